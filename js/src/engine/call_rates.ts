@@ -7,8 +7,8 @@ import { forEachInWindow, isSelected, type RankSelection } from "./panel_rank";
 import { overlaps } from "./spans";
 
 /**
- * Each figure summed over the calls for which it is known, with the total time of these calls.
- * `limit` is the shortest time that the device limits allow for the calls.
+ * For each figure, its sum over the calls that have it, and the total time of these calls. `limit`
+ * is the shortest time in which the device could run them.
  */
 interface NameSums {
   flops: [amount: number, time: number];
@@ -19,7 +19,7 @@ interface NameSums {
 
 type RowsOf = (selection: RankSelection) => Iterable<number>;
 
-/** Return the rows of selected device work that is the longest of its call. */
+/** Return the rows of selected device work, limited to the longest event of each call. */
 export function selectedKernels(selection: RankSelection): Iterable<number> {
   const { low, high, analysis } = selection;
   const { start, dur } = analysis.trace.events;
@@ -36,7 +36,7 @@ export function selectedOperators(selection: RankSelection): Iterable<number> {
   return rows.filter((row) => isSelected(selection, row));
 }
 
-/** Return columns of rates by name; none if no call of the job has figures. */
+/** Return columns of rates, keyed by column name; empty if no call of the job has figures. */
 export function rateColumns<Row>(
   selections: readonly RankSelection[],
   rowsOf: RowsOf,
@@ -96,7 +96,7 @@ function addAmount(sum: [number, number], amount: number | null, time: number): 
   sum[1] += time;
 }
 
-/** Return what limits the calls that take the most time; ties go to the alphabetically first. */
+/** Return the bound with the most call time. Ties go to the alphabetically first. */
 function longestBound(sums: NameSums | undefined): string | null {
   const bounds = [...(sums?.timeByBound ?? [])];
   bounds.sort(([a, timeA], [b, timeB]) => timeB - timeA || (a < b ? -1 : 1));

@@ -93,7 +93,7 @@ function placeBars(root: CallNode, names: NameTable, measure: Measure) {
     b[measure] - a[measure] || compareCodePoints(names.full(a.name), names.full(b.name));
   const minTime = childTime(root, measure) * MIN_SHARE;
   let leftOut = 0;
-  // Breadth first: each bar adds the bars of its children. `left` is the time at which it begins.
+  // Breadth first, so each bar appends its children. `left` is the time at which the bar begins.
   const bars = [{ node: root, depth: -1, left: 0 }];
   for (const { node, depth, left } of bars) {
     let childLeft = left;

@@ -1,8 +1,8 @@
 /**
  * Index a lane's events to compute cells at any zoom, as in `hta_widgets/tiles/lanes.py`.
  *
- * Covered time and event count of a cell are differences of the lane's prefix sums, at a cost
- * independent of the number of events. The kind of a cell is the one that covers most of it.
+ * A cell's covered time and event count are differences of the lane's prefix sums, so the cost does
+ * not depend on the number of events. A cell's kind is the one that covers most of it.
  */
 
 import { gather, indicesWhere } from "../expressions/numbers";
@@ -32,9 +32,9 @@ interface LaneEvents {
 
 export class IndexedLane {
   readonly spans: IntervalSet;
-  /** The events of each kind, by code. If there is only one kind, its spans are `spans`. */
+  /** Spans of each kind, with its code. If there is only one kind, the spans are `spans`. */
   private readonly kindSpans: readonly { kind: number; spans: IntervalSet }[];
-  /** Kind of each event without duration, by time, then by kind. */
+  /** Kind of each zero-length event, sorted by time, then by kind. */
   private readonly kindOfPoint: Uint8Array;
   /** Table row of each event that has a duration. */
   readonly rows: Int32Array;
@@ -57,7 +57,7 @@ export class IndexedLane {
     this.kindOfPoint = pointKinds(starts, durs, kinds);
   }
 
-  /** Return the contents of the cells between edges. `weightOf` weights kinds for the main kind. */
+  /** Return the contents of the cells between edges. `weightOf`: weights for choosing the kinds. */
   measure(edges: Float64Array, weightOf: (kind: number) => number = () => 1): Cells {
     const total = this.spans.measure(edges);
     const { covered, count } = total;
@@ -85,7 +85,7 @@ export class IndexedLane {
     return { covered, count, kind, mask };
   }
 
-  /** Return the kinds that have events in a window, with the time that each of them covers. */
+  /** Return the kinds with events in a window, and the time that each kind covers. */
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
     return this.kindSpans
@@ -136,7 +136,7 @@ function blockMaxima(durs: Float64Array): Float64Array {
   return out;
 }
 
-// Tiles: the cells of a lane in the form of replies.
+// Tiles: a lane's cells, in the form used in replies.
 
 export const MAX_TILES = 65_536;
 /** From this level on, a covered time multiplied by `MAX_U16` exceeds 2^53 and is inexact. */
@@ -168,7 +168,7 @@ export interface TileRange {
   last: number;
 }
 
-/** Clip the requested range to the tiles of the lane; null if none are left. */
+/** Clip the requested range to the lane's tiles; null if no tile is left. */
 function clipTileRange(
   [start, end]: readonly [number, number],
   requested: TileRange,
@@ -183,7 +183,7 @@ function clipTileRange(
   return last > first ? { level, first, last } : null;
 }
 
-/** An event in the form in which tiles contain it. */
+/** An event as stored in tiles. */
 export interface TileSlice {
   start: number;
   dur: number;
@@ -208,7 +208,7 @@ export interface CounterTile {
   max: Float32Array;
 }
 
-/** Return the tiles within an extent that have events. A slice is in each tile that it overlaps. */
+/** Return the non-empty tiles within an extent. Every tile that a slice overlaps contains it. */
 export function buildCellTiles(
   extent: readonly [number, number],
   requested: TileRange,
@@ -259,7 +259,7 @@ export function buildLaneTiles(
   });
 }
 
-/** Return the class of each cell of a tile, from a lane that is indexed by class. */
+/** Return the class of each cell of a tile, given a lane that is indexed by class. */
 export function classesOfTile(lane: IndexedLane, level: number, index: number): Uint8Array {
   return lane.measure(cellEdges(level, index, index + 1), weightOfClass).kind;
 }
@@ -325,7 +325,7 @@ export class CounterSeries {
       first = gallopBelow(times, low, first);
       last = gallopBelow(times, Math.min(edges[k + 1]!, end), Math.min(last, times.length));
       if (low >= end) break;
-      // A cell without a sample at its start begins with the previous value.
+      // If no sample is at a cell's start, the cell begins with the previous value.
       const from = times[first] === low ? first : Math.max(first - 1, 0);
       for (let i = from; i < last; i += 1) {
         const value = values[i]!;

@@ -1,4 +1,4 @@
-/** Matched collectives of a saved page: waits, late arrivals, and the ribbon. */
+/** The matched collectives of a saved page: waits, late arrivals, and the ribbon. */
 
 import { FLAGS } from "../facts/limits";
 import { allIndices, gather, indicesWhere, sum } from "../expressions/numbers";
@@ -19,10 +19,10 @@ import { checkBins, checkWindow, makeBinner } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { IntervalUnion, IntervalSet } from "./spans";
 
-/** The block with the columns of all entries. */
+/** Name of the block with the columns of all entries. */
 const BLOCK_NAME = "collectives";
 
-/** A lane of waits or of delays. `slice` returns the fields of an item. */
+/** A lane of waits or delays. `slice` returns the fields of an item. */
 interface OverlayLane {
   index: IndexedLane;
   slice(position: number): TileSlice;
@@ -42,10 +42,10 @@ export class Collectives {
   private readonly rankOffsets: number[];
   private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
   private readonly busFactor: Float64Array;
-  /** Rows of communication events that match no other rank, rank by rank. */
+  /** Rows of communication events without a match on other ranks, rank by rank. */
   private readonly unmatchedIds: Int32Array;
   private readonly lanes = new Map<string, OverlayLane>();
-  /** Positions of the entries of each collective, by rank. */
+  /** For each collective, the positions of its entries, in rank order. */
   private members: number[][] | null = null;
   private ribbonIndex: RibbonIndex | null = null;
 
@@ -76,7 +76,7 @@ export class Collectives {
       size: columns.f64("size"),
       track: columns.i32("track"),
       name: columns.i32("name"),
-      // The page stores the difference from the name code of the collective.
+      // The page stores the name code as a difference from the collective's.
       recordedName: columns
         .i32("call_name_added")
         .map((difference, entry) => name[call[entry]!]! + difference),
@@ -169,7 +169,7 @@ export class Collectives {
     return this.ribbonIndex;
   }
 
-  /** Answer `collective`: the call on all ranks; null if the event is not matched. */
+  /** Answer `collective`: the call on all ranks; null if the event is unmatched. */
   collectiveReply(rank: number, id: number): Collective | null {
     const { entries, calls } = this;
     const rankIndex = this.ranks.indexOf(rank);
@@ -235,19 +235,19 @@ function piecesOnTrack(
   };
 }
 
-// Waits within collectives, as intervals and as totals of a window.
+// Waits within collectives: their intervals, and their totals in a window.
 
 /** The events of one rank that belong to collectives, by start, then id. */
 export interface CollectiveEvents {
   start: Float64Array;
   dur: Float64Array;
-  /** Time until the last rank arrives or the event itself ends, whichever is first. */
+  /** Time until the last rank arrives or the event ends, whichever is first. */
   wait: Float64Array;
-  /** Delay after the median arrival of the others if this rank alone came last; otherwise 0. */
+  /** Delay relative to the other ranks' median arrival if only this rank came last; otherwise 0. */
   late: Float64Array;
   /** Total wait of the other ranks caused by the late arrival. */
   imposed: Float64Array;
-  /** The rank that alone came last to the collective; -1 if several came last together. */
+  /** The rank that came last to the collective; -1 if several came last together. */
   lastRank: Int32Array;
 }
 
@@ -263,7 +263,7 @@ export function waitPieces({ start, wait }: CollectiveEvents): EventPieces {
   return sortPieces(start, wait);
 }
 
-/** Return intervals from the others' median arrival to this rank's, where it alone came last. */
+/** Return intervals from the others' median arrival to this rank's, where only it came last. */
 export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
   return sortPieces(
     start.map((time, i) => time - late[i]!),
@@ -272,8 +272,8 @@ export function delayPieces({ start, late }: CollectiveEvents): EventPieces {
 }
 
 /**
- * Return when a rank waits without transferring: the union of its waits minus its transfers. If
- * waits overlap, the time belongs to the earlier wait.
+ * Return the intervals in which a rank waits and does not transfer. Where waits overlap, the time
+ * belongs to the earlier wait.
  */
 export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
   const waits = waitPieces(events);
@@ -289,7 +289,7 @@ export function waitsWithoutTransfers(events: CollectiveEvents): EventPieces {
     owners.push(waits.entry[i]!);
     reached = end;
   });
-  // The parts do not overlap, so that each is a piece of the union.
+  // The parts do not overlap, so each is a piece of the union.
   const union = IntervalUnion.of(new Float64Array(begins), new Float64Array(ends));
   const remaining: { start: number; dur: number; entry: number }[] = [];
   union.forEachDifference(transferUnion(events), (start, end, piece) => {
@@ -326,14 +326,14 @@ function sortPieces(start: Float64Array, dur: Float64Array): EventPieces {
 /** The time in which a rank waits without computing. */
 export interface ExposedWait {
   within(from: number, to: number): number;
-  /** Whether it comes from an overview, which knows only the mean within each cell. */
+  /** Whether it comes from an overview, which has only the mean of each cell. */
   readonly isApproximate: boolean;
 }
 
-/** Lateness figures of one rank in any window. */
+/** A rank's lateness figures, for a given window. */
 export class RankLateness {
   private readonly waitUnion: IntervalUnion;
-  /** By the late ranks. They rarely change with the window. */
+  /** Keyed by the late ranks, which rarely change with the window. */
   private readonly waitUnionByLateRanks = new Map<string, IntervalUnion>();
 
   constructor(
@@ -366,7 +366,7 @@ export class RankLateness {
     };
   }
 
-  /** Return how long this rank waits in collectives at which one of `late` alone comes last. */
+  /** Return how long this rank waits in collectives to which only one of `late` comes last. */
   waitForRanks(late: readonly number[], from: number, to: number): number {
     const cover = getOrMake(this.waitUnionByLateRanks, late.join(), () => {
       const { start, wait, lastRank } = this.events;
@@ -378,7 +378,7 @@ export class RankLateness {
   }
 }
 
-/** Answer `lateness`: totals per rank over the collectives that overlap a window. */
+/** Answer `lateness`: each rank's totals over the collectives that overlap a window. */
 export function latenessReply(
   ranks: readonly RankLateness[],
   start: number,
@@ -387,7 +387,7 @@ export function latenessReply(
 ): Lateness {
   checkWindow({ start, end });
   const figures = ranks.map((rankLateness) => rankLateness.figuresBetween(start, end));
-  // Late ranks of the job, except those that delay no other rank in this window.
+  // The job's late ranks, except those that delay no other rank in this window.
   const lateRanks = ranks.flatMap(({ rank }, i) =>
     lateRanksOfJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
@@ -410,7 +410,7 @@ export function latenessReply(
   return reply;
 }
 
-// In bins of time: the delay of each rank at collectives, and its cost to the others.
+// Per bin of time: each rank's delay at collectives, and what it costs the other ranks.
 
 /** Arrivals of one rank at collectives, by start, then id. */
 interface ArrivalColumns {
@@ -419,7 +419,7 @@ interface ArrivalColumns {
   id: Int32Array;
   /** Time from this rank's arrival to the last arrival. */
   wait: Float64Array;
-  /** Shift from a start time to the clock on which arrivals are compared. */
+  /** Offset from a start time to the clock on which arrivals are compared. */
   clock: Float64Array;
   /** Name code of each collective, as recorded on this rank. */
   recordedName: Int32Array;
@@ -441,7 +441,7 @@ interface CallMember {
   arrival: number;
 }
 
-/** A collective at the time when its last rank arrives. */
+/** A collective, at the arrival time of its last rank. */
 interface CollectiveCall {
   number: number;
   time: number;
@@ -505,7 +505,7 @@ export class RibbonIndex {
     );
   }
 
-  /** Return the call with the longest mean wait in each bin. Ties go to the first call. */
+  /** Return the call with the longest mean wait in each bin. Ties go to the earliest call. */
   private costliestCalls(
     { start, end }: RibbonRequest,
     binOf: BinOf,
@@ -529,7 +529,7 @@ interface BinnedArrival {
   bin: number;
 }
 
-/** Return the latest arrival in each bin. Ties go to the first arrival. */
+/** Return the latest arrival in each bin. Ties go to the earliest entry. */
 function latestPerBin(
   rankDelays: RankDelays,
   { start, end }: RibbonRequest,
@@ -558,7 +558,7 @@ function groupMembers(ranks: readonly RankDelays[]): CallMember[][] {
   return members;
 }
 
-/** Set the delays after the median arrival; of two middle arrivals, the earlier one counts. */
+/** Set the delays after the median arrival, the earlier one if there are two middle arrivals. */
 function setDelays(members: readonly CallMember[]): void {
   const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
   const median = arrivals[(arrivals.length - 1) >> 1]!;

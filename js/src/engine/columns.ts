@@ -9,7 +9,7 @@ export const { delta: DELTA, zigzag: ZIGZAG, float: FLOAT } = FLAGS.column;
 
 type NumberArray = Float64Array | Int32Array | Uint16Array | Uint8Array;
 
-/** Reads columns that are stored by byte plane: the lowest byte of all items, then the next, … */
+/** Reads columns stored as byte planes: the lowest byte of every item, then the next byte, … */
 export class ColumnReader {
   constructor(
     private readonly bytes: Uint8Array,
@@ -108,7 +108,7 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
 /** The named blocks of a page, each a gzip stream; null if a block is missing. */
 export interface Blocks {
   text(name: string): string | null;
-  /** Return the block as bytes. Only defined if blocks are held as bytes. */
+  /** Return the block as bytes. Defined only if blocks are stored as bytes. */
   bytes?(name: string): Uint8Array | null;
 }
 
@@ -125,7 +125,7 @@ export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Arra
   }
 }
 
-// The names of the job: full names, short names, and the keys of short names in replies.
+// The job's names: full names, short names, and the keys of short names in replies.
 
 export class NameTable {
   constructor(private readonly page: PageDocument) {}
@@ -160,7 +160,7 @@ export class NameTable {
   }
 }
 
-// Columns of numbers packed into one buffer, in the format of the kernel.
+// Pack columns of numbers into one buffer, in the kernel's format.
 
 const DTYPES = new Map<unknown, string>(
   Object.entries(ARRAY_TYPES).map(([dtype, arrayType]) => [arrayType, dtype]),
@@ -171,7 +171,7 @@ const ALIGNMENT = 8;
 export type PackedArray =
   Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
-/** Return a reply with its columns packed into one buffer. */
+/** Return a reply whose columns are packed into one buffer. */
 export function packReply(
   reply: Record<string, unknown>,
   columns: Record<string, PackedArray>,
@@ -195,7 +195,7 @@ export function packReply(
 
 type SortedNumbers = ArrayLike<number>;
 
-/** Return how many `values` are below `limit`, a number from `low` to `high`. */
+/** Return how many `values` are below `limit`. The result is between `low` and `high`. */
 export function countBelow(
   values: SortedNumbers,
   limit: number,
@@ -261,7 +261,7 @@ export class Pacer {
   }
 }
 
-// JSON as text for display, with numbers and nesting exactly as in the file.
+// Format JSON for display, with numbers and nesting exactly as in the file.
 
 /** A value as compact JSON and as text for display. */
 export interface JsonText {

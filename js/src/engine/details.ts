@@ -17,7 +17,7 @@ import type { RankData, RankOverview } from "./overview";
 import type { ArgsReader, RankTrace, EventTable } from "./rank";
 import { durationFigures } from "./search";
 
-/** Fields that are known only for rows of `events`, and only on ranks with individual events. */
+/** Fields that are known only for rows of `events`, on ranks with individual events. */
 const UNKNOWN_FIELDS = { stream: null, step: null, correlation: null };
 
 export async function eventDetails(
@@ -40,7 +40,7 @@ export async function eventDetails(
   };
 }
 
-/** Answer `event` for a rank embedded as an overview: the known fields of a long event. */
+/** Answer `event` with the known fields of a long event, for a rank embedded as an overview. */
 export function overviewDetails(rank: RankOverview, table: TableName, id: number): EventDetail {
   const event = rank.findEvent(table, id);
   if (event === null) throw new Error(notEmbeddedMessage(rank.number));
@@ -89,14 +89,14 @@ function enclosingEvents(rank: RankTrace, row: number): Brief[] {
   return chainFrom(parents[row]!, parents).map((ancestor) => rank.brief(rank.events, ancestor));
 }
 
-/** Return the indices of an item and its ancestors, innermost first; none for -1. */
+/** Return the indices of an item and its ancestors, innermost first; empty for -1. */
 function chainFrom(first: number, parents: Int32Array): number[] {
   const chain: number[] = [];
   for (let index = first; index >= 0; index = parents[index]!) chain.push(index);
   return chain;
 }
 
-/** Return the call that launched device work, with the events around it; null if unknown. */
+/** Return the call that launched device work, and the events around the call; null if unknown. */
 async function launchOf(
   rank: RankTrace,
   row: number,

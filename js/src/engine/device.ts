@@ -1,4 +1,4 @@
-/** Device time of a rank by state in any window, for all work or the selected work. */
+/** A rank's device time per state in any window, for all work or the selected work. */
 
 import { gather, indicesWhere, sum } from "../expressions/numbers";
 import type { Metric } from "../facts/panels";
@@ -17,7 +17,7 @@ import { COMMUNICATION as COMMUNICATION_KIND, DEVICE_KIND_COUNT } from "./rank";
 import { IntervalSet, overlaps, timeOutside, type IntervalUnion } from "./spans";
 import { Sweep, timeInStates } from "./sweep";
 
-/** Bits of a state. The bits of work are in the order of its kinds. */
+/** The bits of a state. The bits for work are in the order of the kinds. */
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
@@ -26,7 +26,7 @@ interface DeviceSpans {
   kinds: readonly IntervalSet[];
   /** Intervals in which this rank waits for other ranks. */
   waited: IntervalSet;
-  /** States made of the kinds of work, waits for other ranks, and unmatched communication. */
+  /** States composed of the kinds of work, waits for other ranks, and unmatched communication. */
   sweep: Sweep;
 }
 
@@ -83,13 +83,13 @@ export function workCount(selection: RankSelection): number {
 }
 
 /**
- * Return the window, limited to the time from the first start to the last end of the selected work.
- * Only time between work can be idle. Null if the window lies before or after that work.
+ * Return the window, limited to the span of the selected work: only time between work can be idle.
+ * Null if the window lies before or after that work.
  */
 export function deviceSpan(selection: RankSelection): [start: number, end: number] | null {
   const full = withOpenWindow(selection);
   let { start, end } = deviceTimesOf(full);
-  // The work of an export extends beyond its window.
+  // In an export, device work of the job extends beyond the window.
   const jobSpan = selection.analysis.trace.header.work;
   if (jobSpan && (workCount(full) > 0 || selection.mask === null)) {
     [start, end] = [Math.min(start, jobSpan[0]), Math.max(end, jobSpan[1])];
@@ -98,7 +98,7 @@ export function deviceSpan(selection: RankSelection): [start: number, end: numbe
   return start < end || workCount(selection) > 0 ? [start, end] : null;
 }
 
-/** Return the gaps between recording windows, from the last end to the next start of selected work. */
+/** Return the gaps between recording windows: from the end to the next start of selected work. */
 export function unrecordedTimes(
   selection: RankSelection,
 ): readonly (readonly [start: number, end: number])[] {
@@ -124,7 +124,7 @@ export function recordedTime(selection: RankSelection, low: number, high: number
   return timeOutside(unrecordedTimes(selection), low, high);
 }
 
-/** Return the time of selected communication, of all compute (which hides it), and of both. */
+/** Return the times of selected communication, of all compute, and of their overlap. */
 export function overlapTimes(selection: RankSelection) {
   const times =
     selection.mask === null ? deviceTimesOf(selection).times : overlapWithAllCompute(selection);
@@ -143,12 +143,12 @@ function overlapWithAllCompute(selection: RankSelection): Float64Array {
 }
 
 /**
- * Return the time in selected events that no other work hides, selected or not: compute hides
- * communication. Null if all events are selected.
+ * Return the time in selected events that is not hidden by other work, selected or not: compute
+ * hides communication. Null if all events are selected.
  */
 export function selectedTimes(selection: RankSelection) {
   if (selection.mask === null) return null;
-  // The bits of the last two sets, which contain all work, selected or not.
+  // Bits of the two sets that contain all work, selected or not.
   const [allCompute, allCommunication] = [16, 32];
   const sweep = memo("selected times", withOpenWindow(selection), (full) => {
     const { kinds, waited } = deviceSpansOf(full);
@@ -171,9 +171,9 @@ export function exposedWaitTime(selection: RankSelection): number | null {
   return timeInStates(deviceTimesOf(selection).times, WAIT, COMPUTE);
 }
 
-// A measure of each rank's device, such as busy or idle time, in bins.
+// A metric of each rank's device, such as busy or idle time, in bins.
 
-/** Per metric, the states that count: with a bit of `any` and without a bit of `none`. */
+/** For each metric, the states that count: those with a bit of `any` and no bit of `none`. */
 const METRIC_STATES: Readonly<
   Record<Exclude<Metric, "idle">, readonly [any: number, none: number]>
 > = {
@@ -194,12 +194,12 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
   );
 }
 
-/** Return the time of a metric in each bin, rank by rank, for selections without a window. */
+/** Return a metric's time in each bin, rank by rank, for selections without a window. */
 export function heatmapValues(
   selections: readonly RankSelection[],
   metric: Metric,
   edges: Float64Array,
-  /** Unrecorded work, which does not count as idle time. */
+  /** Returns the unrecorded work, which does not count as idle time. */
   unrecordedWork: (analysis: RankAnalysis) => IntervalUnion,
 ): Float64Array {
   const bins = edges.length - 1;
@@ -247,7 +247,7 @@ export function kernelSums(selection: RankSelection) {
   });
 }
 
-/** Return how long the rank waits in communication, by position in the names of the job. */
+/** Return how long the rank waits in communication, keyed by position in the job's names. */
 export function waitsByName(selection: RankSelection): Map<number, number> {
   return memo("waits by name", selection, ({ analysis, low, high }) => {
     const { id, start, wait } = analysis.collectiveEntries;
@@ -262,7 +262,7 @@ export function waitsByName(selection: RankSelection): Map<number, number> {
   });
 }
 
-/** Return a note on the share of work launched before recording, in the same words as Python. */
+/** Return a note on the share of work launched before recording, worded as in Python. */
 export function prelaunchedNote(selections: readonly RankSelection[]): string {
   const early = selections.map(prelaunchedWork);
   const count = sum(early.map(([events]) => events));

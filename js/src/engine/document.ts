@@ -1,4 +1,4 @@
-/** Types of a saved page's document, which `hta_widgets/export/pages/format.py` writes. */
+/** Types of a saved page's document, which is written by `hta_widgets/export/pages/format.py`. */
 
 import type { CallFigures, ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
 
@@ -46,21 +46,21 @@ interface RankHeader {
   range: [number, number];
   /** In exports: start and end of the rank's device work in the whole job. */
   work?: [number, number] | null;
-  /** Times between recording windows, if the recording has several. */
+  /** Times between recording windows, if there are several windows. */
   marks?: number[];
-  /** Start and end of device work. In exports, the part of `work` in the window also counts. */
+  /** Start and end of device work. In exports, this includes the part of `work` in the window. */
   device_range?: [number, number];
   lane0: number;
   lanes: number;
   types: EventType[];
   tracks: TrackHeader[];
   summary: SummaryHeader[];
-  /** Contents of the last lanes of the rank. */
+  /** Contents of the rank's last lanes. */
   overlays: OverlayHeader[];
   columns: Record<string, ColumnSpec>;
 }
 
-/** Figures that many calls have in common. Times and rates of each call are stored as columns. */
+/** Figures shared by many calls. The times and rates of each call are stored as columns. */
 type SharedFigures = Omit<
   CallFigures,
   "call" | "kernels" | "device_ns" | "tflop_per_s" | "gb_per_s" | "roofline_share"
@@ -74,11 +74,11 @@ export interface FullHeader extends RankHeader {
   operators: number[];
   /** Threads that launch work: position in `tracks`, and number of activity changes. */
   activities: [track: number, changes: number][];
-  /** Figures that operator calls have in common; missing in pages from earlier versions. */
+  /** Figures shared by operator calls; missing in pages from earlier versions. */
   signatures?: SharedFigures[];
-  /** Steps that an export cut off at its window. */
+  /** Steps that were cut off at the window of an export. */
   clipped_steps: number[];
-  /** Steps that end on the host before most of their device work, with start and length there. */
+  /** Steps that end on the host before most of their device work, with their device times. */
   device_steps: [step: number, start: number, dur: number][];
   flow_kinds: string[];
   /** Number of samples of each counter track, in track order. */
@@ -100,11 +100,11 @@ export interface OverviewHeader extends RankHeader {
   device_range: [number, number];
 }
 
-/** Matched collectives. Their entries are in a separate block, rank by rank. */
+/** The matched collectives. Their entries are stored rank by rank in a separate block. */
 export interface CollectivesHeader {
   /** Why there are no entries, or a note about them. */
   note: string;
-  /** Alignment of the clocks of the ranks; see `ClockFacts`. */
+  /** How the ranks' clocks are aligned; see `ClockFacts`. */
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;
@@ -112,14 +112,14 @@ export interface CollectivesHeader {
   late?: number[];
   /** Number of entries of each rank. */
   counts?: number[];
-  /** Number of unmatched communication events of each rank; missing if there is one rank. */
+  /** For each rank, the number of unmatched communication events; missing if there is one rank. */
   unmatched?: number[];
   /** Sorted by code points, like `groups`. */
   names?: string[];
   groups?: string[];
 }
 
-/** Phases that occur once in most steps, in order: their names in the files and their labels. */
+/** Phases that occur once in most steps, in order: their names in the files, and their labels. */
 export interface PhasesHeader {
   names: string[];
   labels: string[];

@@ -49,7 +49,7 @@ async function collectParts(
     if (selected.length === 0) continue;
     const members = request.launches === true ? withLaunches(rank, selected, request) : selected;
     const args = job.argsOf(rank);
-    // Without its arguments, a trace would look complete but not be.
+    // A trace without its arguments would appear to be complete.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
     parts.push({ rank, args, rows: rowsWithParents(rank, members) });
   }
@@ -70,9 +70,9 @@ async function toBlob(text: string, name: string): Promise<Blob> {
   return new Blob([await new Response(stream).arrayBuffer()], { type: "application/gzip" });
 }
 
-// Write events as Chrome trace JSON, from the data in the page.
+// Write events as Chrome trace JSON, using only the data in the page.
 
-/** Key of the fields that this package adds to a file, and the offset of ids per rank. */
+/** Key of the fields that this package adds to a file, and the offset between the ranks' ids. */
 const MARKER = "hta_widgets";
 const PID_STRIDE = 100_000;
 const ID_STRIDE = 10 ** 12;
@@ -96,7 +96,7 @@ interface WriteCounts {
   dropped: number;
 }
 
-/** Add the calls that launched the events; if events are cut, only calls in the window. */
+/** Add the calls that launched the events. If events are cut, add only calls in the window. */
 function withLaunches(
   rank: RankTrace,
   members: Int32Array,
@@ -140,7 +140,7 @@ class TraceWriter {
   private readonly written: WriteCounts = { events: 0, flows: 0, dropped: 0 };
   /** Whether the file contains several ranks. */
   private readonly isMerged: boolean;
-  /** Whether the selection limits events by more than ranks and window. */
+  /** Whether the selection has limits other than ranks and window. */
   private readonly byEvent: boolean;
   private flowId = 0;
 
@@ -184,7 +184,7 @@ class TraceWriter {
     return [`${jsonString(MARKER)}: ${merged}`, ...fields];
   }
 
-  /** Return the field that states which part of the rank and job is in the file; "" for all. */
+  /** Return the field that states which part of the rank and job is in the file; "" if all is. */
   private partMarker({ rank, rows }: RankExport, originNs: bigint): string {
     const { start_ns: from, end_ns: to } = this.selection;
     const { range, ranks } = this.scene;
@@ -279,7 +279,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** Return the args as text, exactly as in the original file if nothing in them must change. */
+  /** Return the args as text, exactly as in the original file if nothing in it must change. */
   private formatArgs(texts: readonly string[], rank: RankTrace, originalTimes: string): string {
     if (texts.length === 1 && originalTimes === "" && !this.isMerged) return texts[0]!;
     const pairs: [string, JsonText][] = [];
@@ -296,7 +296,7 @@ class TraceWriter {
     return fields.length === 0 ? "" : `{${fields.join(", ")}}`;
   }
 
-  /** Write the arrows of the original file for which both ends are in the file. */
+  /** Write the original file's arrows if both of their ends are in the file. */
   private writeFlows({ rank, rows }: RankExport, pids: Map<string, string>): void {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;
@@ -320,7 +320,7 @@ class TraceWriter {
             `"pid": ${pids.get(track.pid)!}, "tid": ${idLiteral(track.tid)}, "ts": ${formatMicros(time)}}`,
         );
       };
-      // An enclosing event may end before the window; then its clipped end precedes its start.
+      // The clipped end of an enclosing event that ends before the window would precede its start.
       writeEnd('"s"', tail, Math.min(...timesOf(tail)));
       writeEnd('"f", "bp": "e"', head, timesOf(head)[0]);
       this.written.flows += 1;
@@ -370,7 +370,7 @@ function idLiteral(id: string): string {
   return /^\d+$/.test(id) ? id : jsonString(id);
 }
 
-/** Return an id that is unique among the ranks of the file. */
+/** Return an id that is unique across the ranks of the file. */
 function scopedId(json: string, rank: number): string {
   if (json.startsWith("-") || json === "null") return json;
   if (/^\d{1,12}$/.test(json) && (rank + 1) * ID_STRIDE < 2 ** 53) {
@@ -381,7 +381,7 @@ function scopedId(json: string, rank: number): string {
 
 /** Let the browser save a file. */
 export function download(name: string, file: Blob): void {
-  // Hosts that store files elsewhere handle this event.
+  // A host that stores files elsewhere handles this event.
   const offer = new CustomEvent("hta-save", { detail: { name, file }, cancelable: true });
   if (!document.dispatchEvent(offer)) return;
   const link = document.createElement("a");

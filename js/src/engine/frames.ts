@@ -1,4 +1,4 @@
-/** Frames of panels: their columns, and notes about missing data in the same words as Python. */
+/** Frames of panels: their columns, and notes about missing data, worded as in Python. */
 
 import { ranksText } from "../facts/rank_text";
 import { noteFor, type NoteName } from "../facts/notes";
@@ -10,7 +10,7 @@ import { DEVICE_KIND_COUNT } from "./rank";
 
 export type FrameColumns = Record<string, CellValue[]>;
 
-/** Return a frame with the notes that are not empty, joined; without notes, an empty frame says so. */
+/** Return a frame with the non-empty notes joined. An empty frame without notes gets a default. */
 export function makeFrame(
   columns: FrameColumns,
   attrs: Record<string, unknown>,
@@ -35,7 +35,7 @@ export function rankNumbersOf(selections: readonly RankSelection[]): number[] {
   return selections.map(({ analysis }) => analysis.number);
 }
 
-/** Return the number of selected events of each kind. */
+/** Return how many events of each kind are selected. */
 export function countByKind(selections: readonly RankSelection[]): number[] {
   const counts = new Array<number>(DEVICE_KIND_COUNT).fill(0);
   for (const selection of selections) {
@@ -44,16 +44,16 @@ export function countByKind(selections: readonly RankSelection[]): number[] {
   return counts;
 }
 
-/** Return the counts of `countByKind` by kind name. */
+/** Return the counts of `countByKind`, keyed by kind name. */
 export function matchedKinds(counts: readonly number[]): Record<string, number> {
   const [compute = 0, communication = 0, memory = 0] = counts;
   return { compute, communication, memory };
 }
 
-/** Names of two notes: for when all ranks lack something, and for when only some do. */
+/** Names of two notes: one for when all ranks lack something, one for when only some do. */
 export type MissingNotes = readonly [onAll: NoteName, onSome: NoteName];
 
-/** Return the note about ranks that lack something; "" if there are none. */
+/** Return the note about the ranks that lack something; "" if no rank does. */
 export function missingRanksNote(
   ranks: readonly number[],
   without: readonly number[],
@@ -65,7 +65,7 @@ export function missingRanksNote(
   return noteFor(without.length === ranks.length ? onAll : onSome, values);
 }
 
-/** Return the reason why the heatmap is empty, or "". */
+/** Return why the heatmap is empty; "" if it is not. */
 export function heatmapNote(
   selections: readonly RankSelection[],
   metric: Metric,

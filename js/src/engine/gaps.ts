@@ -1,4 +1,4 @@
-/** The gap of a device at an instant: its causes, and what the host did during it. */
+/** The idle gap of a device at an instant: its causes, and what the host did during it. */
 
 import { sum } from "../expressions/numbers";
 import { LIMITS } from "../facts/limits";
@@ -36,7 +36,7 @@ export function gapAt(analysis: RankAnalysis, instant: number): Gap | null {
   };
 }
 
-/** Return the gap in a lane of device work at an instant; null if there is none. */
+/** Return the gap at an instant in a lane of device work; null if there is none. */
 export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap | null {
   const { start, dur, lane: lanes } = trace.events;
   const streams = trace.streams();
@@ -68,7 +68,7 @@ export function laneGapAt(trace: RankTrace, lane: number, time: number): LaneGap
   return { start: low, end: high, running: sums.largest(trace) };
 }
 
-/** Return the self time of each host event during a gap, by ascending row. */
+/** Return the self time of each host event during a gap, keyed by row, ascending. */
 function hostSelfTimes(
   trace: RankTrace,
   gapStart: number,
@@ -91,7 +91,7 @@ function hostSelfTimes(
   return [...selfTimes].filter(([, time]) => time > 0);
 }
 
-/** Return the times on the thread of `call`; if it was idle, those on the busiest thread. */
+/** Return the times on the thread of `call`, or on the busiest thread if that thread was idle. */
 function timesOfOneThread(
   trace: RankTrace,
   times: [row: number, time: number][],
@@ -109,7 +109,7 @@ function timesOfOneThread(
   return times.filter(([row]) => trackOf(row) === track);
 }
 
-/** Count events by a key, with their total time and the longest event. */
+/** Count events per key, with their total time and the longest event. */
 class TimeSums<Key> {
   private readonly byKey = new Map<
     Key,

@@ -22,12 +22,12 @@ const STREAM_WAIT = CAUSES.indexOf("stream_wait");
 const BLOCKED = CAUSES.indexOf("blocked");
 const UNRECORDED = CAUSES.indexOf("unrecorded");
 const UNKNOWN = CAUSES.indexOf("unknown");
-/** Code of the activity "waits for the device" of a thread. */
+/** Activity code of a thread that waits for the device. */
 const WAITS = CAUSES.indexOf("sync_wait") + 1;
-/** Code of the activity "waits for work that is not in the file" of a thread. */
+/** Activity code of a thread that waits for work that is not in the file. */
 const UNRECORDED_WAIT = HOST_NOTHING + 1;
 
-/** Shortest wait that counts as such. Shorter ones are the launch latency of the device. */
+/** Shortest gap that counts as a wait. Shorter gaps are launch latency. */
 const SHORT_NS = 30_000;
 /** Longest plausible wait for an idle device. Longer waits are for work that is not in the file. */
 const LONG_NS = 1_000_000;
@@ -35,7 +35,7 @@ const LONG_NS = 1_000_000;
 /** Running totals are stored once per this many gaps. */
 const STRIDE = 16;
 
-/** Time by cause, then the number of gaps by cause. */
+/** Time per cause, then the number of gaps per cause. */
 type CauseSums = Float64Array;
 
 function emptySums(): CauseSums {
@@ -66,13 +66,13 @@ function addEdgeGaps(selection: RankSelection, sums: CauseSums): void {
   if (span === null) return;
   const [low, high] = span;
   const work = deviceTimesOf(withOpenWindow(selection));
-  // If there is no work before `high`, the whole span precedes the first work.
+  // If no work starts before `high`, the whole span precedes the first work.
   const workStart = Math.min(work.start, high);
   addTime(sums, UNKNOWN, workStart - low);
   addTime(sums, UNKNOWN, high - Math.max(work.end, workStart, low));
 }
 
-/** The gaps between selected work of a rank, with running totals, so that windows are fast. */
+/** The gaps between a rank's selected work, with running totals that make window queries fast. */
 class GapIndex {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
@@ -84,11 +84,11 @@ class GapIndex {
   /** Start of the first work launched by each call. */
   private readonly firstStarts = new Map<number, number>();
 
-  /** Build the gaps between the work in `selection`; its window is ignored. */
+  /** Find the gaps between the work in `selection`, ignoring its window. */
   constructor(selection: RankSelection) {
     this.analysis = selection.analysis;
     const { call, start: workStart } = selection.analysis.work;
-    // Backwards, so that the first start of each call remains.
+    // Backwards, so that each call keeps its first start.
     for (let i = workStart.length - 1; i >= 0; i -= 1) {
       this.firstStarts.set(call[i]!, workStart[i]!);
     }
@@ -122,7 +122,7 @@ class GapIndex {
     return { start, end: this.end[gap]!, next: this.next[gap]! };
   }
 
-  /** Return the totals of a window. Where the window cuts a gap does not affect its cause. */
+  /** Return the totals of a window. Cutting a gap at the window does not affect the gap's cause. */
   sumsWithin({ low, high }: RankSelection): CauseSums {
     const sums = emptySums();
     const first = countUpTo(this.end, low);
@@ -183,12 +183,12 @@ class GapIndex {
       return;
     }
     const [called, returned] = [work.callStart[next]!, work.callEnd[next]!];
-    // Divide the part into the times before, during and after the launch call.
+    // Divide the part into the time before, during and after the launch call.
     const callFrom = clamp(called, start, end);
     const callTo = clamp(returned, callFrom, end);
     let unrecorded = 0;
     if (callFrom > start) {
-      // The first causes are what the thread does before the launch.
+      // The first causes are the thread's activities before the launch.
       const spent = this.threadActivity(call).timesWithin(start, callFrom);
       spent.subarray(1, UNRECORDED_WAIT).forEach((time, cause) => addTime(sums, cause, time));
       addTime(sums, HOST_NOTHING, callFrom - start - sum(spent));
@@ -205,11 +205,11 @@ class GapIndex {
     const cause = this.waitCause(gap, call, returned);
     if (cause === UNRECORDED) unrecorded += end - callTo;
     else addTime(sums, cause, end - callTo);
-    // Added as one sum, so that the gap is counted once.
+    // Added as one sum, so the gap is counted once.
     addTime(sums, UNRECORDED, unrecorded);
   }
 
-  /** Return the cause of the time from the end of the launch call to the end of a gap. */
+  /** Return the cause of the time between the end of the launch call and the end of the gap. */
   private waitCause(gap: number, call: number, returned: number): number {
     const [start, end] = [this.start[gap]!, this.end[gap]!];
     const waitStart = Math.max(returned, start);
@@ -255,14 +255,14 @@ function forEachGap(
     if (end > reached) reached = end;
   }
   if (latest > reached) {
-    // The last event has no length; the gap before it ends there.
+    // The last event has zero length; the gap before it ends there.
     let position = work.row.length - 1;
     while (position > 0 && (!isMember(position) || work.start[position]! > latest)) position -= 1;
     visit(reached, latest, earliestLaunched(analysis, position, isMember));
   }
 }
 
-/** Of the work that starts together with the work at `position`, return what was launched first. */
+/** Of the work that starts together with the work at `position`, return the work launched first. */
 function earliestLaunched(
   analysis: RankAnalysis,
   position: number,
@@ -280,7 +280,7 @@ function earliestLaunched(
   return best;
 }
 
-/** Clip as numpy does: the result is `high` if `low` is above `high`. */
+/** Clip as NumPy does: the result is `high` if `low` is above `high`. */
 function clamp(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }

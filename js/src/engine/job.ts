@@ -25,7 +25,7 @@ export type EventClassLoader = (rank: number, events: number) => Promise<Uint8Ar
 export class PageJob {
   readonly names: NameTable;
   readonly masks = new MaskCache();
-  /** In a comparison, the source of event classes; see `classed` in tiles. */
+  /** In a comparison, provides the event classes; see `classed` in tiles. */
   classLoader: EventClassLoader | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
@@ -125,10 +125,10 @@ export class PageJob {
   }
 }
 
-/** The trait that names the embedded data. Only models in saved pages have it. */
+/** The trait that holds the name of the embedded data. Only models in saved pages have it. */
 export const EMBEDDED = "_embedded";
 
-// Each script of a page has its own copy of this module. A global symbol gives them one registry.
+// Each script of a page has its own copy of this module. All share a registry via a global symbol.
 const REGISTRY = Symbol.for("hta_widgets.page_sources");
 
 type Registry = Map<string, Source>;

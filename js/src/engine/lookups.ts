@@ -1,4 +1,4 @@
-/** Look up what is at a time of a lane: cell, neighbors, edges, search marks. */
+/** Look up what is at a given time in a lane: cell, neighbors, edges, search marks. */
 
 import { LIMITS } from "../facts/limits";
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
@@ -23,7 +23,7 @@ export function checkBins(bins: number, max = LIMITS.window_bins): void {
 
 type CellRequest = Requests["cell"];
 
-/** Answer `cell`: the exact contents of a window of a lane. */
+/** Answer `cell`: the exact contents of a time window in a lane. */
 export function cellReply(rank: RankData, request: CellRequest): Cell {
   const { lane, start, end } = request;
   checkWindow(request, "a cell");
@@ -66,7 +66,7 @@ function overviewCell(rank: RankOverview, request: CellRequest): Cell {
   return counterCell(null, ...extremes);
 }
 
-/** Return the reply for a counter. `min` and `max` are infinite if there are no values. */
+/** Return the reply for a counter. `min` and `max` are infinite if it has no values. */
 function counterCell(count: number | null, min: number, max: number): Cell {
   const finiteOrNull = (value: number) => (Number.isFinite(value) ? value : null);
   const extremes = { min: finiteOrNull(min), max: finiteOrNull(max) };
@@ -80,7 +80,7 @@ function kindTimesByName(
   return Object.fromEntries(times.map(([kind, ns]) => [names.kind(kind), ns]));
 }
 
-/** Return the longest event in a window that has events. Ties go to the first event. */
+/** Return the longest event in a non-empty window. Ties go to the first event. */
 function longestEvent(rank: RankTrace, lane: number, start: number, end: number): Brief {
   const rows = rank.tableOfContent(rank.laneContent(lane));
   let [longest, maxDur] = [-1, -1];
@@ -100,7 +100,7 @@ export function neighborEvent(
   direction: number,
 ): Brief | null {
   const members = rank.laneRows(rows.lane[row]!);
-  // Asyncs with equal starts are not in row order.
+  // Asyncs that start at the same time are not in row order.
   const index = members.indexOf(row) + (direction > 0 ? 1 : -1);
   return index < 0 || index >= members.length ? null : rank.brief(rows, members[index]!);
 }
@@ -111,7 +111,7 @@ const edgesAround = ({ spans }: IndexedLane, time: number): number[] => [
   ...neighbors(spans.points, time),
 ];
 
-/** Answer `snap`: the nearest edge of an event in a lane. Ties go to the earlier edge. */
+/** Answer `snap`: the event edge in a lane nearest to a time. Ties go to the earlier edge. */
 export function snapTime(
   index: IndexedLane | CounterSeries,
   time: number,
@@ -127,7 +127,7 @@ export function snapTime(
 
 // Positions of search matches in the view, as runs of bins.
 
-/** Rows to mark in one table of a rank, ascending. */
+/** Rows to mark in one of a rank's tables, ascending. */
 export interface MarkedRows {
   rank: RankTrace;
   rows: EventTable;
@@ -136,7 +136,7 @@ export interface MarkedRows {
 
 type MarksRequest = Requests["marks"];
 
-/** Answer `marks`: where the lanes of a view have marked rows. */
+/** Answer `marks`: where the lanes of a view contain marked rows. */
 export function marksReply(
   view: MarksRequest,
   members: Iterable<MarkedRows>,
@@ -198,12 +198,12 @@ function markedRuns(changes: Int32Array, width: number, lanes: readonly number[]
 export function makeBinner({ start, end, bins }: Omit<MarksRequest, "lanes">) {
   const step = Math.floor((end - start) / bins);
   const remainder = (end - start) % bins;
-  // First instant of each bin, rounded up. Products of times and bins could exceed 2^53.
+  // First instant of each bin, rounded up. The product of a time and a bin could exceed 2^53.
   const edges = new Float64Array(bins).map((_, k) => step * k + Math.ceil((remainder * k) / bins));
   return (time: number): number => countUpTo(edges, Math.max(time - start, 0)) - 1;
 }
 
-/** Yield the marked rows in the window: first those that started before it, then the others. */
+/** Yield the marked rows in the window: first those that started before it, then the rest. */
 function* membersInWindow(
   { rank, rows, marked }: MarkedRows,
   { start, end }: MarksRequest,
@@ -215,7 +215,7 @@ function* membersInWindow(
     const isMarked = (row: number): boolean => earlier[countBelow(earlier, row)] === row;
     yield* rank.runningAt(start).filter(isMarked);
   } else {
-    // Only the table of events has an index of what runs at a time.
+    // Only the events table has an index of the events that run at a time.
     yield* earlier.filter((row) => rows.start[row]! + rows.dur[row]! > start);
   }
   yield* marked.subarray(earlier.length, countBefore(end));

@@ -10,18 +10,18 @@ import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 import { overlaps } from "./spans";
 
-/** Number of masks to cache per rank. */
+/** Number of masks cached per rank. */
 const MAX_MASKS = 6;
 /** The clock is checked once per this many rows. */
 const ROWS_PER_CHECK = 4096;
 
-/** Columns that have the same value for all events of a type. */
+/** Columns whose value is the same for all events of a type. */
 const TYPE_COLUMNS = new Set(["name", "category", "kind", "rank"]);
 
 type Mask = Uint8Array | null;
 type RowTest = (row: number) => boolean;
 
-/** A query as two tests: a fast one per event type, and one per event. */
+/** A query as two tests: a fast one for event types, and one for individual events. */
 interface EventTest {
   /** For each type: 1 if its events may match. */
   readonly ofType: Uint8Array;
@@ -55,7 +55,7 @@ export class MaskCache {
     );
   }
 
-  /** Return 1 for each row that the selection includes at any time; null if it includes all. */
+  /** Return 1 for each selected row, ignoring the window; null if all rows are selected. */
   maskOf(rank: RankTrace, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = MaskCache.key(selection);
     if (key === "") return Promise.resolve(null);
@@ -133,13 +133,13 @@ function dropFailingTypes(ofType: Uint8Array, typeOfRow: Int32Array, test: RowTe
   });
 }
 
-/** Add the device work launched by selected operators or by operators inside them. */
+/** Add the device work launched by selected operators or by operators nested in them. */
 function withLaunches(rank: RankTrace, mask: Uint8Array): Uint8Array {
   const { row, parent, ofWork } = rank.operators();
   const streams = rank.streams();
   const isChosen = new Uint8Array(row.length);
   row.forEach((operatorRow, index) => {
-    // Enclosing operators come before the operators inside them.
+    // Enclosing operators precede the operators inside them.
     isChosen[index] = mask[operatorRow]! | (isChosen[parent[index]!] ?? 0);
   });
   return mask.map((isMember, eventRow) => {

@@ -1,4 +1,4 @@
-/** The operators of a rank: nesting, launched kernels, totals by name. */
+/** The operators of a rank: nesting, launched kernels, totals per name. */
 
 import { gather } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -21,11 +21,11 @@ interface OperatorTree extends SortedIntervals {
   readonly parent: Int32Array;
   /** Index into `names`. */
   readonly name: Int32Array;
-  /** Positions in the names of the job. */
+  /** Positions in the job's names. */
   readonly names: Int32Array;
-  /** For each piece of device work, the innermost operator around its launch call; -1: none. */
+  /** For each piece of device work, the innermost operator around its launch call; -1 if none. */
   readonly ofWork: Int32Array;
-  /** For each operator, the time that its children cover. */
+  /** For each operator, the time covered by its children. */
   readonly covered: Float64Array;
 }
 
@@ -71,15 +71,15 @@ function coveredByChildren(
   return covered;
 }
 
-/** Call paths: the names from the outermost operator down to an operator, and what is selected. */
+/** Call paths (names from the outermost operator down to an operator), and which are selected. */
 interface CallPaths {
   pathOfOperator: Int32Array;
-  /** The path without its last operator; -1 if there is none. Its number is always lower. */
+  /** Index of the path without its last operator, which is always lower; -1 if there is none. */
   parent: number[];
   /** Name of the last operator. */
   name: number[];
   isSelected: boolean[];
-  /** Whether the last operator is selected and no selected operator above has the same name. */
+  /** Whether the last operator is selected, and no selected operator above it has the same name. */
   isOutermost: boolean[];
 }
 
@@ -112,7 +112,7 @@ export function callPaths(selection: RankSelection): CallPaths | null {
   });
 }
 
-/** Return whether a path or one above it ends with a selected operator of this name. */
+/** Return whether this path, or one above it, ends with a selected operator of this name. */
 function hasSelectedAbove(paths: CallPaths, first: number, name: number): boolean {
   for (let path = first; path >= 0; path = paths.parent[path]!) {
     if (paths.isSelected[path] && paths.name[path] === name) return true;
@@ -120,7 +120,7 @@ function hasSelectedAbove(paths: CallPaths, first: number, name: number): boolea
   return false;
 }
 
-// The cost of each operator of a rank, on the host and on the device.
+// The host and device cost of each operator name on a rank.
 
 /** By position in `names`. */
 interface OperatorSums {
@@ -133,10 +133,10 @@ interface OperatorSums {
   /** The parts of `deviceTotal` that are communication and copies. */
   communication: Float64Array;
   memory: Float64Array;
-  /** Number of pieces of device work in the window, and how many of them a known call launched. */
+  /** Number of pieces of device work in the window, and how many have a known launch call. */
   work: number;
   linked: number;
-  /** Time of the device work, and of the part that no operator launched. */
+  /** Time of the device work, and of the part not launched by an operator. */
   workTime: number;
   outsideTime: number;
 }
@@ -186,7 +186,7 @@ function childCoverWithin(tree: OperatorTree, selection: RankSelection): Float64
   const { start, end, parent } = tree;
   const [first, last] = candidateRange(tree, selection);
   const isInside = (index: number): boolean => start[index]! >= low && end[index]! <= high;
-  // Operators that cross an edge of the window, with the latest end among their children so far.
+  // Operators that cross an edge of the window, and the latest end of their children so far.
   const lastEnds = new Map<number, number>();
   for (let index = first; index < last; index += 1) {
     if (!isInside(index)) lastEnds.set(index, low);
@@ -215,7 +215,7 @@ function addDeviceTimes(
   const { work } = selection.analysis;
   const { ofWork } = operatorTree(selection);
   const pathCount = paths?.name.length ?? 0;
-  // By path, without the paths below it.
+  // Keyed by path; excludes nested paths.
   const all = new Float64Array(pathCount);
   const communication = new Float64Array(pathCount);
   const memory = new Float64Array(pathCount);
@@ -242,8 +242,8 @@ function addDeviceTimes(
 }
 
 /**
- * Add the time of each path to its last operator and to the operators above it. Afterwards, the
- * time of a path includes the paths below it.
+ * Add the time of each path to its last operator and to the operators above it. Modifies `time`:
+ * afterwards, a path's time includes nested paths.
  */
 function addPathTimes(
   { name: names, parent, isOutermost }: CallPaths,

@@ -1,4 +1,4 @@
-/** A rank of which the page holds only an overview on a grid of cells. */
+/** A rank for which the page has only an overview on a grid of cells. */
 
 import { NO_CODE, TILE_CELLS } from "../protocol/decode";
 import type { Brief, TableName } from "../protocol/source";
@@ -38,7 +38,7 @@ export class RankOverview {
     const read = (name: string): Float64Array => columns.f64(name);
     const [covered, counts, starts] = [read("covered"), read("count"), read("starts")];
     const [low, high] = [columns.floats("low"), columns.floats("high")];
-    // The columns have all cells of a lane, then, if it has several kinds, all cells of each kind.
+    // The columns contain all cells of a lane and, if it has several kinds, all cells of each kind.
     let from = 0;
     const readNextSums = (kind: number): GridSums => {
       const cellsOf = (values: Float64Array): Float64Array =>
@@ -130,7 +130,7 @@ export class RankOverview {
     return [first * this.cellNs, (first + cells) * this.cellNs];
   }
 
-  /** Return the grid cells of a window, end exclusive; null if its edges are not on the grid. */
+  /** Return the grid cells of a window (end exclusive); null if its edges are off the grid. */
   private cellRange(start: number, end: number): [from: number, to: number] | null {
     if (start % this.cellNs !== 0 || end % this.cellNs !== 0) return null;
     const { first, cells } = this.header;
@@ -140,13 +140,13 @@ export class RankOverview {
     ];
   }
 
-  /** Return the exact contents of a window; null if its edges are not on the grid. */
+  /** Return the exact contents of a window; null if its edges are off the grid. */
   windowContents(lane: number, start: number, end: number) {
     const [grid, range] = [this.lanes.get(lane), this.cellRange(start, end)];
     if (grid === undefined || range === null) return null;
     const [from, to] = range;
     const cells = emptyCells(1);
-    // The window may lie outside of the grid.
+    // The window may lie outside the grid.
     if (to > from) grid.mergeCells(from, to, cells, 0);
     const kinds = grid.kinds.filter((sums) => to > from && countEvents(sums, from, to) > 0);
     let longest: GridSlice | null = null;
@@ -165,8 +165,8 @@ export class RankOverview {
   }
 
   /**
-   * Return the smallest and largest value of a counter in a window, infinite if there is none. Null
-   * if the edges of the window are not on the grid.
+   * Return a counter's smallest and largest value in a window (infinite if it has no values). Null
+   * if the window's edges are off the grid.
    */
   counterExtremes(lane: number, start: number, end: number): [low: number, high: number] | null {
     const [grid, range] = [this.counters.get(lane), this.cellRange(start, end)];
@@ -186,7 +186,7 @@ export class RankOverview {
 
   /** Return a long event; null if it is not in the page. */
   findEvent(table: TableName, id: number): { brief: Brief; category: number } | null {
-    // An event is in its own lane and in a summary lane. The own lane comes later and is used.
+    // An event is in its own lane and in a summary lane. The later entry, its own lane, is used.
     let event: { brief: Brief; category: number } | null = null;
     for (const [lane, grid] of this.lanes) {
       if (this.tableOf(lane) !== table) continue;
@@ -218,12 +218,12 @@ export class RankOverview {
     return role === "instant" ? "instants" : "events";
   }
 
-  /** Return a function that gives the time covered before an instant by a union of device work. */
+  /** Return a function that gives the time before an instant covered by a union of device work. */
   deviceTimeBefore(name: string): (time: number) => number {
     return this.interpolate(prefixSums(this.columns.f64(`device_${name}`)));
   }
 
-  /** Return covered time and main kind between edges; time is spread evenly within a cell. */
+  /** Return covered time and main kind between edges. Time is spread evenly within a cell. */
   interpolatedCells(lane: number, edges: Float64Array): Omit<Cells, "mask"> {
     const cells = emptyCells(edges.length - 1);
     const { total, kinds = [] } = this.lanes.get(lane) ?? {};
@@ -242,7 +242,7 @@ export class RankOverview {
     return { ...cells, covered: total === undefined ? timeOfMainKind : timesOf(total) };
   }
 
-  /** Return a function that gives the sum before an instant, spread evenly within a cell. */
+  /** Return a function that gives the sum before an instant, evenly spread within each cell. */
   private interpolate(sums: Float64Array): (time: number) => number {
     const { first, cells } = this.header;
     return (time) => {
@@ -254,14 +254,14 @@ export class RankOverview {
   }
 }
 
-// A lane of an overview: the time that its events cover in each cell of a grid.
+// An overview's lane: how much of each grid cell is covered by events.
 
 interface GridSlice extends TileSlice {
   /** Position in the types of the rank. */
   type: number;
 }
 
-/** A grid of cells, each 2^level ns wide, starting at index `first`. */
+/** A grid of cells that are 2^level ns wide and start at index `first`. */
 interface Grid {
   level: number;
   first: number;
@@ -284,13 +284,13 @@ function countEvents({ starts, open }: GridSums, from: number, to: number): numb
 }
 
 class GridLane {
-  /** Kind of a cell's first zero-length event, if it is not the kind with the lowest code. */
+  /** Kind of a cell's first zero-length event, if it does not have the lowest code. */
   readonly instants = new Map<number, number>();
   /** Events that span at least two cells, by start. */
   readonly slices: GridSlice[] = [];
   private shares: Float64Array | null = null;
 
-  /** `total`: events of all kinds; `kinds`: events of each kind, ascending. */
+  /** `total`: sums of all events; `kinds`: sums per kind, ascending. */
   constructor(
     private readonly grid: Grid,
     readonly total: GridSums,
@@ -326,7 +326,7 @@ class GridLane {
     if (maxCovered === 0 && out.count[k]! > 0) out.kind[k] = this.firstKind(from, to);
   }
 
-  /** Return the kind of the first event in cells that only contain zero-length events. */
+  /** Return the kind of the first event in cells that contain only zero-length events. */
   private firstKind(from: number, to: number): number {
     for (let cell = from; cell < to; cell += 1) {
       const instantKind = this.instants.get(cell);
@@ -354,7 +354,7 @@ class GridLane {
     }
   }
 
-  /** Return the share of each grid cell that is covered by events other than long ones. */
+  /** Return the share of each grid cell that is covered by events other than long events. */
   private filledShares(): Float64Array {
     if (this.shares !== null) return this.shares;
     const { level, first, cells } = this.grid;
@@ -371,7 +371,7 @@ class GridLane {
 
   /**
    * Add the union of long events to the cells, the first of which begins at `origin`. A cell takes
-   * the kind of an event that covers most of it.
+   * the kind of a long event that covers most of it.
    */
   private addSlices(
     covered: Float64Array,
@@ -382,7 +382,7 @@ class GridLane {
     let reached = Number.NEGATIVE_INFINITY;
     for (const slice of this.slices) {
       const end = slice.start + slice.dur;
-      // Only the part after earlier slices, within the cells.
+      // Only the part that follows earlier slices and is within the cells.
       const from = Math.max(slice.start, reached, origin);
       const to = Math.min(end, origin + covered.length * width);
       reached = Math.max(reached, end);
@@ -407,7 +407,7 @@ function emptyCells(cells: number): Cells {
   };
 }
 
-/** Return the grid cells that a cell of another level covers, or the one around it; maybe none. */
+/** Return the grid cells in a cell of another level, or the cell around it; may be empty. */
 function gridRange(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;

@@ -20,7 +20,7 @@ import { type LocalSource, PageSource } from "./source";
 
 type PairsHeader = ClassCounts & { columns: Record<string, ColumnSpec>; statuses: string[] };
 
-/** The events of one run, by row; -1 in rows without an event of this run. */
+/** One run's events, by row; -1 in rows without an event of the run. */
 interface RunEvents {
   rank: Float64Array;
   id: Float64Array;
@@ -37,9 +37,9 @@ interface EventPairs {
 
 const MAX_EVENTS = 20_000;
 const NOT_COMPARED = CLASSES.indexOf("not_compared");
-/** Frames of a single step. They share a block. */
+/** Frames for a single step. They share a block. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
-/** Frames of a single pair of ranks. */
+/** Frames for a single rank pair. */
 const OF_PAIR = /@(\d+)$/;
 
 type FramesByName = Record<string, PanelFrame>;
@@ -49,7 +49,7 @@ type PairHandlers = {
 
 export class PairSource implements LocalSource {
   readonly status = "none";
-  /** Frames of steps and rank pairs lack the rows that a page does not draw. */
+  /** Frames of steps and rank pairs lack the rows that are not drawn in a page. */
   readonly isComplete = false;
   private pairs: Promise<EventPairs> | null = null;
   private readonly parts = new Map<string, Promise<FramesByName>>();
@@ -76,10 +76,10 @@ export class PairSource implements LocalSource {
   constructor(
     private readonly frames: FramesByName,
     private readonly header: PairsHeader | null,
-    /** Returns the bytes of the pairs, unpacked when they are first needed. */
+    /** Returns the bytes of the pairs, which are unpacked on first use. */
     private readonly read: () => Promise<Uint8Array>,
     private readonly sides: readonly [LocalSource | null, LocalSource | null],
-    /** Returns the frames of one step or rank pair, unpacked when it is selected. */
+    /** Returns the frames of a step or rank pair, which are unpacked when it is selected. */
     private readonly readPart: (block: string) => Promise<FramesByName>,
   ) {}
 
@@ -87,7 +87,7 @@ export class PairSource implements LocalSource {
     return this.sideOf(request)?.canAnswer(op, request) === true;
   }
 
-  /** Return the source of the requested run; null if it has no events, undefined without a run. */
+  /** Return the requested run's source; null if it has no events, undefined if none requested. */
   private sideOf(request: Requests[Operation]): LocalSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];
@@ -151,7 +151,7 @@ export class PairSource implements LocalSource {
     return rows.length > 0 ? codes : null;
   }
 
-  /** Add the full names behind each short name, which are stored once for all steps. */
+  /** Add the full names behind each short name. They are stored once for all steps. */
   private withMembers(frames: FramesByName, name: string): FramesByName {
     const [allNames, stepFrame] = [this.frames.names, frames[name]];
     if (allNames === undefined || stepFrame === undefined) return frames;
@@ -217,7 +217,7 @@ function partnerReply(
     status: header?.statuses[pairs.status[row]!] ?? null,
     rank: otherRun.rank[row]!,
     id: otherRun.id[row]!,
-    // In the tree of one rank pair, nodes have other numbers.
+    // In the tree of a single rank pair, nodes are numbered differently.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
   };
 }
@@ -240,7 +240,7 @@ export interface DiffDocument {
   pairs?: PairsHeader;
 }
 
-/** Each run has separate blocks, whose names begin with the name of the run. */
+/** Each run has its own blocks, whose names begin with the name of the run. */
 export async function openDiffPage(blocks: Blocks) {
   const readJson = async (name: string): Promise<unknown> =>
     JSON.parse(new TextDecoder().decode(await readBlock(blocks, name)));

@@ -148,7 +148,7 @@ const ZERO_SUMS = {
 };
 const MEASURES = Object.keys(ZERO_SUMS) as (keyof typeof ZERO_SUMS)[];
 
-/** Return sums over all ranks by name, event counts, and device time with and without operators. */
+/** Return sums per name, event counts, and the device time in total and outside operators. */
 function sumOperators(selections: readonly RankSelection[]) {
   const sumsOfName = new Map<number, typeof ZERO_SUMS>();
   const matched = { operators: 0, device_work: 0, linked: 0 };
@@ -200,7 +200,7 @@ export function operatorsFrame(
   return makeFrame(columns, { matched, total: all.length }, ...notes);
 }
 
-/** Return a note if no operator launched a large share of the device time. */
+/** Return a note if a large share of device time belongs to work outside operators. */
 function outsideOperatorsNote(outsideTime: number, workTime: number): string {
   const share = Math.floor((100 * outsideTime) / Math.max(workTime, 1) + 0.5);
   return share >= LIMITS.outside_operators_pct ? noteFor("outside_operators", { share }) : "";

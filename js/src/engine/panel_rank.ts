@@ -1,4 +1,4 @@
-/** A rank as panels use it: its device work, the selected part of it, and cached results. */
+/** A rank as used by panels: its device work, the selected part of it, and cached results. */
 
 import { gather, indicesWhere } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -8,16 +8,16 @@ import { LruCache } from "./lru";
 import { DEVICE_KIND_COUNT, type RankTrace } from "./rank";
 import { overlaps } from "./spans";
 
-/** Number of results to cache per rank, in addition to the results for all events. */
+/** Number of results cached per rank, in addition to the results for all events. */
 const MAX_RESULTS = 48;
 
 /**
- * The part of a selection that is on one rank, which is the input of the panels. Events that
- * overlap the window are cut at its edges.
+ * The part of a selection that is on one rank: the input of the panels. Events that overlap the
+ * window are cut at its edges.
  */
 export interface RankSelection {
   readonly analysis: RankAnalysis;
-  /** 1 for each row of a selected event, at any time; null if all are selected. */
+  /** 1 for each selected row, ignoring the window; null if all rows are selected. */
   readonly mask: Uint8Array | null;
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
@@ -26,7 +26,7 @@ export interface RankSelection {
   readonly key: string;
 }
 
-/** Return the selection without the limits of its window. */
+/** Return the selection without its window. */
 export function withOpenWindow(selection: RankSelection): RankSelection {
   return { ...selection, low: -Infinity, high: Infinity };
 }
@@ -44,11 +44,11 @@ export function isSelected({ mask }: RankSelection, row: number): boolean {
 export interface SortedIntervals {
   readonly start: Float64Array;
   readonly end: Float64Array;
-  /** Latest end among this event and all before it. */
+  /** Latest end among this event and all earlier ones. */
   readonly latestEnd: Float64Array;
 }
 
-/** Call `visit` with each event that overlaps the window: its index, and its times in the window. */
+/** Call `visit` with each event that overlaps the window: its index and its clipped times. */
 export function forEachInWindow(
   events: SortedIntervals,
   selection: RankSelection,
@@ -60,7 +60,7 @@ export function forEachInWindow(
   for (let index = first; index < last; index += 1) {
     const start = starts[index]!;
     const end = ends[index]!;
-    // Comparisons, because Math.min and Math.max take noticeable time for millions of events.
+    // Comparisons are used because Math.min and Math.max are slow for millions of events.
     if (end > low || start >= low) visit(index, start < low ? low : start, end > high ? high : end);
   }
 }
@@ -75,7 +75,7 @@ export function candidateRange(
   return [first, countBelow(start, high)];
 }
 
-/** Return the indices of selected entries of matched collectives that overlap the window. */
+/** Return the indices of selected, matched collective entries that overlap the window. */
 export function matchedInWindow(selection: RankSelection): Int32Array {
   const { low, high } = selection;
   const { id, start, dur } = selection.analysis.collectiveEntries;
@@ -99,7 +99,7 @@ export interface DeviceWork extends SortedIntervals {
   readonly kind: Uint8Array;
   /** Index into the `kernels` of the rank. */
   readonly kernel: Int32Array;
-  /** The launch call with its start and end; -1 if it is unknown. */
+  /** The launch call, with its start and end; -1 if unknown. */
   readonly call: Int32Array;
   readonly callStart: Float64Array;
   readonly callEnd: Float64Array;
@@ -113,7 +113,7 @@ export class RankAnalysis {
   readonly collectiveEntries: ReturnType<Collectives["entriesOfRank"]>;
   /** Rows of the rank's unmatched communication; null if the job has only one rank. */
   readonly unmatchedIds: Int32Array | null;
-  /** Results of `memo`, for all events and for particular masks and windows. */
+  /** Results of `memo`: for all events, and for particular masks and windows. */
   readonly fullResults = new Map<string, unknown>();
   readonly windowResults = new LruCache<string, unknown>(MAX_RESULTS);
 

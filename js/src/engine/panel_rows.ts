@@ -1,4 +1,4 @@
-/** Panel frames with rows per rank: breakdown, overlap, idle, queue, steps. */
+/** Panel frames with rows for each rank: breakdown, overlap, idle, queue, steps. */
 
 import { CAUSES } from "../facts/panels";
 import { sum } from "../expressions/numbers";
@@ -37,7 +37,7 @@ const NO_COMMUNICATION: MissingNotes = ["no_communication", "no_communication_on
 const NO_TIME: MissingNotes = ["no_communication_time", "no_communication_time_on"];
 const KIND_LABELS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
-/** Return the selections with device work in or around their window, and the other ranks. */
+/** Return the selections with device work in or around their window, and the ranks without it. */
 function splitByWork(
   selections: readonly RankSelection[],
 ): [active: RankSelection[], ranksWithoutWork: number[]] {
@@ -45,7 +45,7 @@ function splitByWork(
   return [active, rankNumbersOf(selections.filter((selection) => !active.includes(selection)))];
 }
 
-/** Return the device time of all work in the window, and of the selected work in it. */
+/** Return the device time in the window, for all work and for the selected work. */
 export function breakdownFrame(selections: readonly RankSelection[]): PanelFrame {
   const allWork = selections.map(withoutMask);
   const [active, ranksWithoutWork] = splitByWork(allWork);
@@ -104,7 +104,7 @@ export function overlapFrame(selections: readonly RankSelection[]): PanelFrame {
     rowsWithoutCommunication
       .filter(({ kernels }) => kernels > 0 === hasKernels)
       .map(({ rank }) => rank);
-  // Without ranks, both notes say so.
+  // If no ranks are selected, both notes are the same.
   const notes = new Set([
     missingRanksNote(rankNumbersOf(selections), ranksWhere(false), NO_COMMUNICATION),
     missingRanksNote(rankNumbersOf(selections), ranksWhere(true), NO_TIME),

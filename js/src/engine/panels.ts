@@ -1,8 +1,8 @@
 /**
  * Answer the requests `panels` and `heatmap` from the data in the page.
  *
- * `builders` has a function per panel. It receives a `RankSelection` for each rank of the page: the
- * rank, and the events that the selection includes if the panel's own dimensions are ignored.
+ * `builders` has a function for each panel. It receives a `RankSelection` for each rank of the
+ * page: the rank, and the events that are selected if the panel's own dimensions are ignored.
  */
 
 import { gather, indicesWhere } from "../expressions/numbers";
@@ -63,7 +63,7 @@ import { stepsFrame } from "./steps";
 /** Functions that build the indices of a rank, which is the slowest part. */
 const INDEX_BUILDERS = [deviceSpansOf, eventIntervals, queueFigures, gapIndexOf, operatorSums];
 const { table_rows: TOP, duration_names: TOP_DURATIONS } = LIMITS;
-/** Number of frames to cache: all panels for a few selections. */
+/** Number of cached frames: all panels for a few selections. */
 const MAX_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
@@ -72,7 +72,7 @@ type FrameBuilder = (selections: RankSelection[], top: number | null) => PanelFr
 export class PanelEngine {
   private readonly analyses = new Map<number, Promise<RankAnalysis | null>>();
   private readonly builders: Record<string, FrameBuilder>;
-  /** By panel and by the part of the selection that affects the panel. */
+  /** Keyed by panel and by the part of the selection that affects it. */
   private readonly frameCache = new LruCache<string, Promise<PanelFrame>>(MAX_FRAMES);
 
   constructor(private readonly job: PageJob) {
@@ -170,11 +170,11 @@ export class PanelEngine {
     return { gap: gapAt(analysis, time), lane_gap: laneGap };
   }
 
-  /** Return selections of the ranks in the page, and the selected ranks whose events it lacks. */
+  /** Return selections of the page's ranks, and the selected ranks whose events it lacks. */
   private async selectRanks(selection: SelectionJson, pacer: Pacer) {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
-    // Outside its window, an export has only some of the events.
+    // Outside its window, an export contains only some of the events.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
@@ -215,7 +215,7 @@ export class PanelEngine {
   }
 }
 
-/** Return the attribute that lists the selected ranks whose events the page lacks. */
+/** Return the attribute that lists the selected ranks whose events are not in the page. */
 function leftOutAttribute(missing: readonly number[]): { left_out?: readonly number[] } {
   return missing.length > 0 ? { left_out: missing } : {};
 }

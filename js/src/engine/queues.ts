@@ -13,7 +13,7 @@ import { timeOutside } from "./spans";
 
 interface QueueFigures {
   stream: number;
-  /** Number of changes in the window, and the maximum length after one of them. */
+  /** Number of changes in the window, and the maximum length after a change. */
   count: number;
   max: number | null;
   mean: number | null;
@@ -23,7 +23,7 @@ interface QueueFigures {
   launched: number;
 }
 
-/** Length changes of one stream's queue by time. At equal times, work enters before work leaves. */
+/** Changes of a stream's queue length over time. At equal times, work enters before work leaves. */
 class QueueChanges {
   readonly time: Float64Array;
   private readonly length: Int32Array;
@@ -44,7 +44,7 @@ class QueueChanges {
     this.length = new Int32Array(size);
     this.area = new Float64Array(size);
     const enters = gather(work.callStart, workIndices);
-    // With inexact clocks, work may start before its launch call.
+    // If clocks are inexact, work may start before its launch call.
     const leaves = gather(work.start, workIndices).map((started, k) =>
       Math.max(started, enters[k]!),
     );

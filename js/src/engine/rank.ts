@@ -42,7 +42,7 @@ interface Flows {
   readonly kind: Int32Array;
   readonly source: Int32Array;
   readonly target: Int32Array;
-  /** 1 if the arrow is in the file, 0 if it is derived from a correlation. */
+  /** 1 if the arrow is in the file, 0 if it was derived from a correlation. */
   readonly stated: Uint8Array;
 }
 
@@ -54,12 +54,12 @@ export const COMMUNICATION = kindCode("communication");
 export const MEMORY = kindCode("memory");
 const ANNOTATION = kindCode("annotation");
 const SYNC = kindCode("sync");
-/** Number of kinds that are work of the device; their codes come first. */
+/** Number of kinds that are device work. Their codes come first. */
 export const DEVICE_KIND_COUNT = kindCode("memory") + 1;
-/** Events per block. Blocks whose latest end is before the window are skipped. */
+/** Events per block. Blocks that end before the window are skipped. */
 const EVENTS_PER_BLOCK = 4096;
 
-/** Host operators, numbered in row order. -1 means none. */
+/** Host operators, numbered in row order; -1 if there is none. */
 interface OperatorRows {
   row: Int32Array;
   /** Index of the enclosing operator. */
@@ -176,7 +176,7 @@ export class RankTrace {
     });
   }
 
-  /** Return a lane of events indexed by class instead of kind; null for other lanes. */
+  /** Return a lane of events, indexed by class instead of kind; null for other lanes. */
   classLane(lane: number, classes: Uint8Array): IndexedLane | null {
     const content = this.laneContent(lane);
     if (content.role === "counter" || this.tableOfContent(content) !== this.events) return null;
@@ -245,7 +245,7 @@ export class RankTrace {
     });
   }
 
-  /** Return the rows of a lane of events, ascending. All lanes are sorted together, once. */
+  /** Return the event rows of a lane, ascending. All lanes are sorted together, once. */
   private eventRowsOfLane(lane: number): Int32Array {
     const { lane0, lanes } = this.header;
     const { lane: laneOfRow } = this.events;
@@ -315,7 +315,7 @@ export class RankTrace {
         type.length,
         (eventRow) => isOperatorType[type[eventRow]!] === 1 && streams[eventRow]! < 0,
       );
-      // One entry per launched event, in row order: the operator's index plus 1; 0 means none.
+      // One entry per launched event, in row order: the operator's index plus 1; 0 if none.
       const operatorOfLaunch = columns.i32("launched_operator").values();
       const ofWork = this.launches().map((call) =>
         call < 0 ? -1 : operatorOfLaunch.next().value! - 1,
@@ -324,7 +324,7 @@ export class RankTrace {
     });
   }
 
-  /** Return the activities of each launching thread: idle cause plus 1; 0 if there is none. */
+  /** Return the activities of each launching thread: idle cause plus 1; 0 if no activity. */
   activities(): ReadonlyMap<TrackHeader, Sweep> {
     return this.memo("activities", () => {
       const { columns, header } = this;
@@ -351,7 +351,7 @@ export class RankTrace {
     });
   }
 
-  /** Return, for each event row, the class of what limits its call; null without figures. */
+  /** Return, for each event row, the class of its call's bound; null if the rank has no figures. */
   boundClasses(): Uint8Array | null {
     if ((this.header.signatures ?? []).length === 0) return null;
     return this.memo("bound classes", () => {
@@ -444,7 +444,7 @@ export class RankTrace {
     return this.memo("paired", () => new Set(this.columns.i32("phase_row")));
   }
 
-  /** Decode values stored as differences along each track. With `hasNone`, 0 means -1. */
+  /** Decode values stored as differences along each track. If `hasNone` is set, 0 means -1. */
   private decodeByTrack(name: string, { hasNone }: { hasNone: boolean }): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
@@ -456,7 +456,7 @@ export class RankTrace {
     });
   }
 
-  /** Return the rows of events that started before an instant and still run, ascending. */
+  /** Return the rows of events that started before an instant and have not ended, ascending. */
   runningAt(time: number): number[] {
     const { start, dur } = this.events;
     const latestEndOfBlock = this.memo("latest ends", () => {
@@ -480,22 +480,22 @@ export class RankTrace {
   }
 }
 
-/** Convert the distance from each entry to its parent into an index; 0 means no parent. */
+/** Convert each entry's distance to its parent into an index; a distance of 0 means no parent. */
 function parentIndices(distances: Int32Array): Int32Array {
   return distances.map((distance, index) => (distance > 0 ? index - distance : -1));
 }
 
 // Arguments of events: original JSON texts in packed blocks, unpacked on first access.
 
-/** Where the text of an event's arguments is: block number, and start and end in the block. */
+/** Location of an event's argument text: block number, and start and end in the block. */
 type TextRange = readonly [block: number, start: number, end: number];
 
 interface ArgsDirectory {
-  /** By row number (see `rowNumber`): index of the first text plus 1; 0 if there is none. */
+  /** By row number (see `rowNumber`), the index of the first text plus 1; 0 if there is none. */
   firstOf: Int32Array;
-  /** By row number: the texts of events that consist of two records, in order. */
+  /** By row number, the texts of events that consist of two records, in order. */
   multiple: Map<number, number[]>;
-  /** For each text: its end in its block, and its length. */
+  /** For each text, its end in its block, and its length. */
   ends: Float64Array;
   sizes: Int32Array;
   /** Index of the first text of each block, followed by the number of texts. */
@@ -513,7 +513,7 @@ export class ArgsReader {
     private readonly blocks: Blocks,
   ) {}
 
-  /** Why arguments are missing; null if the page has them or the file has none. */
+  /** Why arguments are missing; null if the page has them or the file contains none. */
   get missing(): string | null {
     const { state, reason } = this.rank.header.args;
     if (state === "left out") {
@@ -524,7 +524,7 @@ export class ArgsReader {
       : null;
   }
 
-  /** Return the texts of a row's args as they are in the file. */
+  /** Return the texts of a row's args, exactly as in the file. */
   async textsOf(table: TableName, row: number): Promise<string[]> {
     if (this.rank.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
@@ -537,7 +537,7 @@ export class ArgsReader {
     );
   }
 
-  /** Return the keys of a row's args with their values as display text. */
+  /** Return the keys of a row's args, with their values as display text. */
   async displayPairs(table: TableName, row: number): Promise<[key: string, text: string][]> {
     const pairs: [string, string][] = [];
     for (const source of await this.textsOf(table, row)) {

@@ -67,7 +67,7 @@ class RankHits {
       all.row.set(rows, at);
       at += rows.length;
     });
-    // Rows of `events` alone are in order.
+    // If all rows are `events`, they are in order.
     this.cachedOrder = rowsByTable[0]!.length === length ? all : sortHits(all);
     return this.cachedOrder;
   }
@@ -77,7 +77,7 @@ class RankHits {
     return this.rank.brief(this.rank.tableByName(TABLES[table[position]!]!), row[position]!);
   }
 
-  /** Return the number of matches before a row. `inclusive` also counts the row itself. */
+  /** Return how many matches precede a row. `inclusive` also counts the row itself. */
   countBefore(time: number, table: number, row: number, inclusive: boolean): number {
     const hits = this.orderedHits;
     const low = countBelow(hits.start, time);
@@ -103,7 +103,7 @@ interface SearchHits {
   names: number;
   total: number;
   error: string | null;
-  /** Number of matches on ranks whose individual events are not in the page. */
+  /** Number of matches on each rank whose individual events are not in the page. */
   leftOut: [rank: number, count: number][];
 }
 
@@ -119,7 +119,7 @@ export class EventSearch {
 
   constructor(private readonly job: PageJob) {}
 
-  /** Return the matches of a text. The results for the last few texts are cached. */
+  /** Return the matches of a text. The results for the most recent texts are cached. */
   hits(text: string): Promise<SearchHits> {
     return this.cache.get(text, () => this.matchRanks(text));
   }
@@ -210,11 +210,11 @@ function typeCounts(rank: RankTrace): Float64Array {
   });
 }
 
-// Time of a selection by kind and by name.
+// Selected time by kind and by name.
 
 interface TotalsEntry {
   kind: number;
-  /** Position in the names of the job; -1 for a sum over all names. */
+  /** Position in the job's names; -1 for a sum over all names. */
   name: number;
   /** Position in the order of first occurrence. */
   order: number;
@@ -257,7 +257,7 @@ export async function totalsReply(
   };
 }
 
-/** Add the time of a rank's selected events in the window to the totals by kind and name. */
+/** Add the time of a rank's selected events in the window to the totals per kind and name. */
 function addTotals(
   rank: RankTrace,
   members: Int32Array,
@@ -315,9 +315,9 @@ function toRecord(sums: TotalsEntry, names: NameTable): KindSums {
   };
 }
 
-// Durations of events with the same name: figures and a histogram.
+// Durations of events with the same name: statistics and a histogram.
 
-/** Return figures of one or more durations. Sorts the array in place. */
+/** Return statistics of one or more durations. Sorts the array in place. */
 export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
   const count = durs.length;
@@ -357,7 +357,7 @@ function histogramEdges(
     const edge = k * step + from;
     return isLog ? 10 ** edge : edge;
   });
-  // The ends are set exactly, so that no value is lost to rounding.
+  // The end edges are set exactly, so rounding cannot lose a value.
   edges[0] = low;
   edges[bins] = high;
   return { edges, scale: isLog ? "log" : "linear" };

@@ -1,8 +1,8 @@
 /**
  * Answer the kernel's requests from the data in the page; see docs/protocol-requests.md.
  *
- * Replies have the same types and values as those of the kernel. `canAnswer` is false if a reply
- * would differ because the page holds less than the whole job. A live page then asks the kernel.
+ * Replies have the same types and values as the kernel's. `canAnswer` is false if a reply would
+ * differ because the page holds less than the whole job. A live page then asks the kernel.
  */
 
 import {
@@ -46,11 +46,11 @@ import { tilesReply } from "./tiles";
 type Handlers<Result extends { [Op in Operation]: unknown }> = {
   readonly [Op in Operation]?: (request: Requests[Op]) => Result[Op] | Promise<Result[Op]>;
 };
-/** Handlers of operations that reply with plain JSON, and of those that reply with a buffer. */
+/** Handlers of operations that reply with plain JSON, and of operations that reply with buffers. */
 type JsonHandlers = Handlers<{ [Op in Operation]: Answer<Op>["reply"] }>;
 type BufferHandlers = Handlers<{ [Op in Operation]: Answer<Op> }>;
 
-/** A source that answers from the data in the page. */
+/** A source that answers requests from the data in the page. */
 export interface LocalSource extends Source {
   /** Whether the page holds the whole job. */
   readonly isComplete: boolean;
@@ -117,11 +117,11 @@ export class PageSource implements LocalSource {
 
   canAnswer<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
     const { embedded } = this.job.page.scene;
-    // Files are written by the kernel.
+    // Only the kernel writes files.
     if (embedded?.level !== "all" || op === "export") return false;
-    // For some ranks, the arguments may not have fit in the page.
+    // Some ranks' arguments may not have fit in the page.
     if (op === "event" && embedded.ranks_args.length !== embedded.ranks_full.length) return false;
-    // Panels of the whole job are in the page only if they were shown when it was made.
+    // Whole-job panels are in the page only if they were shown when the page was saved.
     if (op === "panels") return this.panels.canBuild((request as Requests["panels"]).panels);
     return op in this.jsonHandlers || op in this.bufferHandlers;
   }
@@ -163,7 +163,7 @@ export class PageSource implements LocalSource {
     return this.devices;
   }
 
-  /** Return all ranks; those with individual events include their device work. */
+  /** Return all ranks. Ranks with individual events include their device work. */
   private loadAnalyses(): Promise<(RankAnalysis | RankOverview)[]> {
     return Promise.all(
       this.job.rankNumbers.map(async (number) => {

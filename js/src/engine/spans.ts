@@ -1,11 +1,11 @@
-/** Sets of intervals that give the covered time before any instant. */
+/** Sets of intervals that give the covered time before a given instant. */
 
 import { gather, indicesWhere } from "../expressions/numbers";
 import { countBelow, countUpTo, gallopBelow } from "./columns";
 
 /** A union of intervals, as disjoint pieces in ascending order. */
 export class IntervalUnion {
-  /** `prefix` has the covered time before each piece, then the total. */
+  /** `prefix` contains the covered time before each piece, then the total. */
   constructor(
     readonly starts: Float64Array,
     readonly prefix: Float64Array,
@@ -76,10 +76,10 @@ export class IntervalUnion {
 }
 
 /**
- * A set of intervals that may overlap, with its covered time and the number of intervals in any
- * window. `starts` and `ends` hold the starts and ends of the intervals that have a length, each
- * sorted separately. If no intervals overlap, both are null, and the pieces of `cover` are the
- * intervals. `points` holds the starts of intervals of zero length.
+ * A set of intervals that may overlap, with its covered time and the number of intervals in a
+ * window. `starts` and `ends` are the sorted starts and the sorted ends of the intervals with a
+ * length. If no intervals overlap, both are null, and the intervals are the pieces of `cover`.
+ * `points` contains the starts of zero-length intervals.
  */
 export class IntervalSet {
   constructor(
@@ -109,16 +109,16 @@ export class IntervalSet {
     return this.starts === null;
   }
 
-  /** Sorted starts of the intervals that have a length. */
+  /** Sorted starts of the intervals with a length. */
   get begins(): Float64Array {
     return this.starts ?? this.cover.starts;
   }
 
-  /** Return interval ends near `time`: the last one before it, the first at or after it. */
+  /** Return the interval ends near `time`: the last one before it, and the first at or after it. */
   endsAround(time: number): number[] {
     if (this.ends !== null) return neighbors(this.ends, time);
     const { starts } = this.cover;
-    // The ends of disjoint pieces are in the same order as their starts.
+    // The ends of disjoint pieces have the same order as their starts.
     const after = countBelow(starts, time);
     return [after - 2, after - 1, after]
       .filter((piece) => piece >= 0 && piece < starts.length)
@@ -150,7 +150,7 @@ export class IntervalSet {
     return [start, end];
   }
 
-  /** Return covered time and number of overlapping intervals between adjacent edges. */
+  /** Return the covered time and the number of overlapping intervals between adjacent edges. */
   measure(edges: Float64Array): { covered: Float64Array; count: Float64Array } {
     const cells = Math.max(edges.length - 1, 0);
     const covered = new Float64Array(cells);
@@ -163,7 +163,7 @@ export class IntervalSet {
       const next = gallopBelow(cover.starts, edges[k + 1]!, started);
       const after = cover.coveredUpTo(next, edges[k + 1]!);
       covered[k] = after - before;
-      // The last piece crosses an edge if less than all of the started pieces is covered before it.
+      // The last piece crosses an edge if the started pieces are not fully covered before it.
       count[k] = next - started + (cover.prefix[started]! > before ? 1 : 0);
       started = next;
       before = after;
@@ -191,7 +191,7 @@ export class IntervalSet {
     }
   }
 
-  /** First start and last end; a zero-length interval ends 1 ns after its start. Null if empty. */
+  /** First start and last end; null if empty. A zero-length interval ends 1 ns after its start. */
   get extent(): [number, number] | null {
     const { cover, points } = this;
     let [low, high] = [Infinity, -Infinity];
@@ -227,7 +227,7 @@ function shrink(values: Float64Array, length: number): Float64Array {
   return values.length === length ? values : values.slice(0, length);
 }
 
-/** Return the length of a window without its parts in disjoint gaps. */
+/** Return the length of a window, excluding its parts in disjoint gaps. */
 export function timeOutside(
   gaps: readonly (readonly [start: number, end: number])[],
   low: number,

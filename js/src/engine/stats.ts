@@ -1,4 +1,4 @@
-/** Answer `stats` and `minimap`: how the device of each rank spends its time in any window. */
+/** Answer `stats` and `minimap`: how each rank's device spends its time in a window. */
 
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
@@ -19,7 +19,7 @@ import { type RankData, RankOverview } from "./overview";
 import type { RankAnalysis } from "./panel_rank";
 import { timeInStates } from "./sweep";
 
-/** The unions of device work in overviews, by name, with the states they consist of. */
+/** The unions of device work in overviews, keyed by name, and the states that they consist of. */
 const DEVICE_UNIONS = {
   compute: COMPUTE,
   communication: COMMUNICATION,
@@ -33,7 +33,7 @@ type Union = keyof typeof DEVICE_UNIONS;
 const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
 type DeviceParts = Record<(typeof PARTS)[number], number>;
 
-/** Device times of a rank in any window. In an overview, time is spread evenly within a cell. */
+/** A rank's device times in any window. In an overview, time is spread evenly within a cell. */
 interface WindowTimes {
   hasDevice: boolean;
   /** First start and last end of device work. */
@@ -41,7 +41,7 @@ interface WindowTimes {
   unionTimes(start: number, end: number): (name: Union) => number;
   /** Return the time in which the device probably ran work that is not in the file. */
   unrecordedWithin(start: number, end: number): number;
-  /** Return the length of the window without the times between recording windows. */
+  /** Return the length of the window, excluding the times between recording windows. */
   recordedWithin(start: number, end: number): number;
 }
 
@@ -78,7 +78,7 @@ function timesOfEvents(rank: RankAnalysis): WindowTimes {
   };
 }
 
-/** The part of the replies to `stats` and `minimap` that concerns one rank. */
+/** One rank's part of the replies to `stats` and `minimap`. */
 export class DeviceUsage {
   readonly rank: number;
   readonly isApproximate: boolean;
@@ -117,7 +117,7 @@ export class DeviceUsage {
     });
   }
 
-  /** Return how much of a window lies within the data of the rank. */
+  /** Return how much of a window lies within the rank's data. */
   dataWithin(start: number, end: number): number {
     const [low, high] = this.source.header.range;
     return Math.max(0, Math.min(high, end) - Math.max(low, start));
@@ -131,7 +131,7 @@ export class DeviceUsage {
   }
 }
 
-/** Answer `stats`: times in a window by rank, and shares of time over `ranks` (null: all). */
+/** Answer `stats`: each rank's times in a window, and shares of time over `ranks` (null: all). */
 export function statsReply(
   devices: readonly DeviceUsage[],
   start: number,
@@ -179,10 +179,10 @@ function roundParts(parts: DeviceParts, approximate: boolean): DeviceParts {
   return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as DeviceParts;
 }
 
-/** The times of a device or lane in a bin, by name. */
+/** Times of a device or lane in a bin, keyed by name. */
 type TimesInBin = Partial<Record<string, number>>;
 
-/** Answer `minimap`: the mean over all devices; without device work, over host summary lanes. */
+/** Answer `minimap`: the mean over all devices or, without device work, over host summary lanes. */
 export function minimapReply(devices: readonly DeviceUsage[], scene: Scene, bins: number): Reply {
   checkBins(bins);
   const [start, end] = scene.range;
@@ -215,7 +215,7 @@ function hostTimes(
 ): TimesInBin[][] {
   return device.hostCells(edges).map(({ covered, count, kind }) =>
     Array.from(covered, (ns, bin) => {
-      // Events without duration count as 1 ns, so that a bin with events is not empty.
+      // Zero-length events count as 1 ns, so that a bin with events is not empty.
       const time = count[bin]! > 0 ? Math.max(1, ns) : ns;
       return { [kinds[kind[bin]!] ?? ""]: time };
     }),

@@ -1,4 +1,4 @@
-/** Durations of steps and their phases per rank, compared with the other ranks. */
+/** Durations of steps and their phases on each rank, compared with the other ranks. */
 
 import { median, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
@@ -14,7 +14,7 @@ import {
 } from "./frames";
 import { isSelected, memo, type RankAnalysis, type RankSelection } from "./panel_rank";
 
-/** Phases that take less than this share of all step time, in percent, are omitted. */
+/** Phases below this percentage of all step time are omitted. */
 const MIN_PHASE_PCT = 1;
 const CUT_NOTE = "steps that the window cuts are not compared between ranks";
 
@@ -25,11 +25,11 @@ interface StepTime {
   start: number;
   end: number;
   dur: number;
-  /** Whether the window contains the whole step. Only such steps are compared between ranks. */
+  /** Whether the window contains the whole step. Other steps are not compared between ranks. */
   isWhole: boolean;
 }
 
-/** Return the frame of steps. The selections have no window, except that of an export. */
+/** Return the frame of steps. Only selections of an export have a window. */
 export function stepsFrame(selections: readonly RankSelection[], phases: PhasesHeader): PanelFrame {
   const timesOfPhase = (phase: number, name: string): StepTime[] =>
     selections.flatMap((selection) => stepTimes(selection, phase, name));
@@ -106,7 +106,7 @@ function stepTimes(selection: RankSelection, phase: number, name: string): StepT
   return [...byStep.values()].sort((a, b) => a.step - b.step);
 }
 
-/** Return rows and steps of a phase's ranges on a rank; phase 0 is the step itself. */
+/** Return the rows and steps of a phase's ranges on a rank. Phase 0 is the step itself. */
 function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: number][] {
   return memo(`steps ${phase}`, analysis.fullSelection, () => {
     const { row, step, phase: phases } = analysis.trace.phases();
@@ -115,7 +115,7 @@ function stepRows(analysis: RankAnalysis, phase: number): [row: number, step: nu
   });
 }
 
-/** Return each duration's relative deviation from the median of its step. */
+/** Return each duration's relative deviation from the median duration of its step. */
 function deviations(rows: readonly StepTime[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
   for (const { step, dur, isWhole } of rows) {

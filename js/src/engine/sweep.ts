@@ -1,5 +1,5 @@
 /**
- * Merge sets of intervals into one sequence of states. A state contains the sets that cover its time.
+ * Merge sets of intervals into a sequence of states. A state lists the sets that cover its time.
  *
  * Bit k of a state's code is set if set k covers the time. With the sets [0, 6) and [4, 9):
  *
@@ -14,7 +14,7 @@ import type { IntervalUnion } from "./spans";
 const STRIDE = 16;
 
 export class Sweep {
-  /** Time in each code before every `STRIDE`-th start. */
+  /** Time per code before every `STRIDE`-th start. */
   private readonly sums: Float64Array;
   private readonly size: number;
 
@@ -33,7 +33,7 @@ export class Sweep {
     }
   }
 
-  /** Merge the covers. Bit k of a code means that cover k covers that time. */
+  /** Merge the covers. Bit k of a code means that cover k covers the time. */
   static of(covers: readonly IntervalUnion[]): Sweep {
     const maxEdges = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
     const [starts, codes] = [new Float64Array(maxEdges), new Uint8Array(maxEdges)];
@@ -67,7 +67,7 @@ export class Sweep {
     return new Sweep(starts.slice(0, count), codes.slice(0, count));
   }
 
-  /** Return the time in each code within a window; always 0 for code 0. */
+  /** Return the time per code within a window. Code 0 always gets 0. */
   timesWithin(low: number, high: number): Float64Array {
     const [until, from] = [this.timesBefore(high), this.timesBefore(low)];
     for (let code = 0; code < from.length; code += 1) until[code]! -= from[code]!;
@@ -88,7 +88,7 @@ export class Sweep {
     }
   }
 
-  /** Return the time in each code before an instant. */
+  /** Return the time per code before an instant. */
   timesBefore(time: number): Float64Array {
     const { starts, codes, size } = this;
     const index = countUpTo(starts, time) - 1;
@@ -103,7 +103,7 @@ export class Sweep {
   }
 }
 
-/** Return the time in codes with a bit of `any` and without a bit of `none`. */
+/** Return the time in codes that have a bit of `any` and no bit of `none`. */
 export function timeInStates(times: Float64Array, any: number, none = 0): number {
   let sum = 0;
   for (let set = 1; set < times.length; set += 1) {

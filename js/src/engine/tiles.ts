@@ -1,4 +1,4 @@
-/** Answer the request `tiles`. */
+/** Answer `tiles`. */
 
 import { FLAGS } from "../facts/limits";
 import { MAX_LEVEL, NO_CODE, TILE_CELLS } from "../protocol/decode";
@@ -23,7 +23,7 @@ import type { RankTrace } from "./rank";
 interface CollectedTiles {
   tiles: { lane: number; tile: CellTile; classes?: Uint8Array; sliceClass?: Uint8Array }[];
   counters: { lane: number; tile: CounterTile }[];
-  /** By rank: the class of every event; null if classes were not requested. */
+  /** For each rank, the class of every event; null if classes were not requested. */
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
@@ -119,7 +119,7 @@ function collectTiles(
   }
 }
 
-/** Return classes by cell and by slice. Only tiles of events have classes, and not in overviews. */
+/** Return the classes of cells and slices. Counters and overviews have no classes. */
 function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8Array> {
   if (classes === null) return {};
   const cells = new Uint8Array(tiles.length * TILE_CELLS).fill(NO_CODE);
@@ -130,7 +130,7 @@ function classColumns({ tiles, classes }: CollectedTiles): Record<string, Uint8A
   return { class: cells, slice_class: Uint8Array.from(slices) };
 }
 
-/** Return a function that gives the slice of the event at a position in the lane. */
+/** Return a function that returns the slice of the event at a position in the lane. */
 function sliceReader(
   rank: RankTrace,
   lane: number,

@@ -1,20 +1,20 @@
 /**
  * Evaluate the part of pandas' query language that works without a kernel: comparisons, `in`,
- * `and`, `or`, `not`, arithmetic, and the common string methods on columns of events.
+ * `and`, `or`, `not`, arithmetic, and the common string methods on event columns.
  */
 
 import { getOrMake } from "../protocol/maps";
 import { type Expression, parseQuery, type QueryValue } from "./parse";
 import { LinearRegExp } from "./regular";
 
-/** Return a function from row to the value of a column; null if there is no such column. */
+/** Return a function from a row to a column's value; null if the column does not exist. */
 export type ColumnLookup = (name: string) => ((row: number) => QueryValue) | null;
 
 type RowEvaluator = (row: number) => QueryValue;
 
 const NO_COLUMNS = "Trace.events lists the columns.";
 
-/** Return the test of a query. Both functions throw Errors that name unsupported operations. */
+/** Return a query's test. Both functions throw Errors that name unsupported operations. */
 export function compileQuery(query: string, columnOf: ColumnLookup): (row: number) => boolean {
   const withQueryContext = <T>(run: () => T): T => {
     try {
@@ -95,7 +95,7 @@ const COMPARISONS: Record<string, (a: QueryValue, b: QueryValue) => boolean> = {
   "not in": (a, b) => !isIn(a, b),
 };
 
-/** Compare as pandas does: a column equals a list if it equals one of its items. */
+/** Compare as pandas does: a column equals a list if it equals any of its items. */
 function isEqual(a: QueryValue, b: QueryValue): boolean {
   if (Array.isArray(b)) return isIn(a, b as readonly QueryValue[]);
   if (Array.isArray(a)) return isIn(b, a as readonly QueryValue[]);
@@ -124,7 +124,7 @@ function toNumber(value: QueryValue): number {
 
 type CallExpression = Extract<Expression, { type: "call" }>;
 
-/** Parameters of the supported methods, in the order that pandas uses. */
+/** Parameters of the supported methods, in pandas' order. */
 const PARAMETERS: ReadonlyMap<string, readonly string[]> = new Map([
   [".str.contains", ["pat", "case", "flags", "na", "regex"]],
   [".str.match", ["pat", "case", "flags", "na"]],
@@ -156,7 +156,7 @@ function compileCall(node: CallExpression, columnOf: ColumnLookup): RowEvaluator
   };
 }
 
-/** Evaluate the arguments of a call. Throw an error if the method lacks a parameter. */
+/** Evaluate the arguments of a call. Throw an error if the method has no such parameter. */
 function readArguments(method: string, { args, kwargs }: CallExpression): Arguments {
   const parameters = PARAMETERS.get(method);
   if (parameters === undefined) throw new Error(`${method}() is not supported`);
@@ -172,7 +172,7 @@ function readArguments(method: string, { args, kwargs }: CallExpression): Argume
   return values;
 }
 
-/** Python's values for the flags of regular expressions, by letter. */
+/** Python's values of the regular expression flags, by letter. */
 const REGEX_FLAGS = { i: 2, m: 8, s: 16 };
 
 function compileStringMethod(method: string, values: Arguments): (text: string) => QueryValue {
@@ -235,7 +235,7 @@ interface NameMatches {
   error: string | null;
 }
 
-/** Match names against a search text: plain text, `/expression/`, or `/expression/i`. */
+/** Match names against a search text: plain text, `/expression/` or `/expression/i`. */
 export function matchNames(text: string, names: readonly string[]): NameMatches {
   const regexSearch = REGEX_SEARCH.exec(text);
   const matchesBy = (test: (name: string) => boolean): NameMatches => ({
@@ -252,7 +252,7 @@ export function matchNames(text: string, names: readonly string[]): NameMatches 
     const pattern = new LinearRegExp(source, { ignoreCase: flags === "i" });
     return matchesBy((name) => pattern.test(name));
   } catch (error) {
-    // For single characters, JavaScript's message repeats the expression before the reason.
+    // For single characters, the JavaScript message repeats the expression before the reason.
     const reason = String(error).split(": ").at(-1) ?? "";
     return { matching: new Uint8Array(names.length), error: `not a regular expression: ${reason}` };
   }

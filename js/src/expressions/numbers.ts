@@ -1,6 +1,6 @@
 /** Statistics of numbers, and index arrays: all rows, selected rows, rows sorted by group. */
 
-/** Return the middle value, or the mean of the two middle values; NaN if there are none. */
+/** Return the middle value, or the mean of the two middle values; NaN if there are no values. */
 export function median(values: Iterable<number>): number {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
@@ -40,7 +40,7 @@ export function indicesWhere(length: number, predicate: (index: number) => boole
 
 export interface RowGroups {
   order: Int32Array;
-  /** Position in `order` of the first row of each group, followed by the number of rows. */
+  /** Position in `order` of each group's first row, followed by the number of rows. */
   first: Int32Array;
 }
 

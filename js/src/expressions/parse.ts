@@ -14,7 +14,7 @@ export type Expression =
   | {
       type: "call";
       operand: Expression;
-      /** Whether the method belongs to `.str`. */
+      /** Whether the method is a `.str` method. */
       isStringMethod: boolean;
       method: string;
       args: Expression[];

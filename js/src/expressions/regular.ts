@@ -1,10 +1,10 @@
 /**
- * Regular expressions in RE2 syntax, matched in linear time as in the kernel. JavaScript's own
+ * Match regular expressions in RE2 syntax in linear time, as the kernel does. JavaScript's own
  * expressions backtrack, and some patterns would freeze the page.
  *
  * A pattern is compiled to a graph of nodes (an NFA). Matching follows all nodes that the text can
- * have reached at once. A state is a set of such nodes. States and the transitions between them are
- * cached. JavaScript's expressions are used to test single characters.
+ * have reached at once. A state is a set of such nodes. States and their transitions are cached.
+ * JavaScript's expressions are used to test single characters.
  */
 
 import { getOrMake } from "../protocol/maps";
@@ -17,7 +17,7 @@ type PatternNode =
   | { type: "all" | "any"; children: PatternNode[] }
   | { type: "repeat"; child: PatternNode; min: number; max: number };
 
-/** Test the characters before and after a position; null at the ends of the text. */
+/** Tests the characters before and after a position (null at the ends of the text). */
 type Assertion = (before: string | null, after: string | null) => boolean;
 
 type NfaNode =
@@ -29,7 +29,7 @@ const MAX_REPEAT = 1000;
 const MAX_DEPTH = 500;
 const MAX_NODES = 5000;
 const MAX_STATES = 2000;
-/** Number of nodes that a pattern may visit in all texts. This many take a second or two. */
+/** Maximum number of nodes that a pattern visits over all texts. Reaching it takes 1 to 2 s. */
 const MAX_VISITS = 3_000_000;
 const END = 0;
 const HAS_MATCHED = "matched";
@@ -245,7 +245,7 @@ function codePointEscape(char: string): string {
   return `\\u{${char.codePointAt(0)!.toString(16)}}`;
 }
 
-/** Return a node that matches one character by a class or escape in JavaScript syntax. */
+/** Return a node that matches one character, given a class or escape in JavaScript syntax. */
 function charNode(source: string, flags: Flags): PatternNode {
   const expression = new RegExp(`^${source}$`, flags.i ? "iu" : "u");
   return { type: "char", test: (char) => expression.test(char) };
@@ -301,7 +301,7 @@ interface NfaState {
 
 interface Options {
   ignoreCase?: boolean;
-  /** Required place of a match, as in the pandas methods of the same name. */
+  /** Where a match is required, as in the pandas methods of the same name. */
   anchor?: "contains" | "match" | "fullmatch";
 }
 
@@ -316,7 +316,7 @@ export class LinearRegExp {
   constructor(source: string, { ignoreCase = false, anchor = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
     const part = new PatternParser(source).parse(flags);
-    // Anchors are added after parsing: in the text, a `)` or `|` could end a group around it.
+    // Anchors are added after parsing because a `)` or `|` in the text could end a group around it.
     const children: PatternNode[] = [part];
     if (anchor !== "contains") children.unshift({ type: "assert", holds: atStart });
     if (anchor === "fullmatch") children.push({ type: "assert", holds: atEnd });
@@ -334,7 +334,7 @@ export class LinearRegExp {
     return this.nextState(state, "") === HAS_MATCHED;
   }
 
-  /** Return the state after a character. `""` is the end of the text and has no next state. */
+  /** Return the state after a character. `""` is the end of the text, which has no next state. */
   private nextState(state: NfaState, char: string): NfaState | typeof HAS_MATCHED | null {
     return getOrMake(state.next, char, () => this.computeNext(state, char));
   }

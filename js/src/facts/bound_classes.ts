@@ -1,4 +1,4 @@
-/** Classes of events by what limits them. Codes follow those of comparisons, as in Python. */
+/** Event classes by bound (what limits them). Codes follow those of comparisons, as in Python. */
 
 import data from "../../../hta_widgets/facts/bound_classes.json";
 import type { ClassPalette, ClassStyle, ThemeName } from "../protocol/source";
@@ -8,7 +8,7 @@ type BoundClass = keyof typeof data.light;
 
 const BOUND_CLASSES = Object.keys(data.light) as BoundClass[];
 
-/** The class of events for which no figures are known. */
+/** The class of events without known figures. */
 export const NO_FIGURE = CLASSES.length + BOUND_CLASSES.indexOf("no_figure");
 
 /** Legend groups in order of importance. */
@@ -19,8 +19,8 @@ export const BOUND_GROUPS = data.groups as readonly {
 }[];
 
 /**
- * The two most similar colors differ by CIEDE2000 9.7 in the light theme and 9.0 in the dark one,
- * also for deuteranopes and protanopes (Machado 2009). Estimates are also hatched.
+ * The two most similar colors differ by 9.7 (CIEDE2000) in the light theme and by 9.0 in the dark
+ * theme, including for deuteranopes and protanopes (Machado 2009). Estimates are also hatched.
  */
 export function boundStyle(name: BoundClass, theme: ThemeName): ClassStyle {
   const hatched = data.hatched.includes(name);

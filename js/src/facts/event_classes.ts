@@ -1,4 +1,4 @@
-/** Classes of events in a comparison, with their colors. The codes are the same as in Python. */
+/** Classes of events in a comparison, and their colors. The codes are the same as in Python. */
 
 import data from "../../../hta_widgets/facts/event_classes.json";
 import type {
@@ -15,22 +15,22 @@ type EventClass = keyof typeof data.light;
 /** Class names by code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
-/** When the class of a cell is chosen, changed events count with this weight, as in the kernel. */
+/** Weight of changed events when the class of a cell is chosen, as in the kernel. */
 const CHANGE_WEIGHT = 9;
 
 export function weightOfClass(code: number): number {
   return ["same", "not_compared"].includes(CLASSES[code]!) ? 1 : CHANGE_WEIGHT;
 }
 
-/** Return the counts for the rank pair selected in the model, or for all ranks. */
+/** Return the counts of the rank pair selected in the model, or of all ranks. */
 export function classCountsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }
 
 /**
  * Larger changes are darker in the light theme and lighter in the dark theme. The two most similar
- * colors differ by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, also for
- * deuteranopes and protanopes (Machado 2009). Events without a partner are also hatched.
+ * colors differ by 10.7 (CIEDE2000) in the light theme and by 7.1 in the dark theme, including for
+ * deuteranopes and protanopes (Machado 2009). Unpaired events are also hatched.
  */
 const COLORS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 
@@ -49,7 +49,7 @@ const SWAPPED_CLASS: Partial<Record<EventClass, EventClass>> = {
   faster_3: "slower_3",
 };
 
-/** Return the class to show: slower and faster are exchanged if the sides are swapped. */
+/** Return the class to display. If the sides are swapped, slower and faster are exchanged. */
 function displayedClass(name: EventClass, swapped: boolean): EventClass {
   return (swapped ? SWAPPED_CLASS[name] : undefined) ?? name;
 }
@@ -59,7 +59,7 @@ export function classStyle(name: EventClass, theme: ThemeName): ClassStyle {
   return { color: COLORS[theme][name], hatched: HATCHED.has(name), faint };
 }
 
-/** Return the class of a row of changes, from its change and its times before and after. */
+/** Return the class of a row of changes, given its change and its times before and after. */
 export function classOfChange(change: string, before: number, after: number): EventClass {
   if (change === "added" || change === "removed") return "only_here";
   if (change === "moved" || change === "replaced") return change;
@@ -97,7 +97,7 @@ export interface ClassGroup {
 /** Legend groups in order of importance. */
 export const GROUPS = data.groups as readonly ClassGroup[];
 
-/** Return the class shares of a side's device work in legend order; null if there is none. */
+/** Return the class shares of a side's device work in legend order; null if it has none. */
 export function classSharesOf(
   { attrs, columns, rows }: PanelFrame,
   side: 0 | 1,
@@ -119,7 +119,7 @@ export function classSharesOf(
   return { start, end, shares };
 }
 
-/** Return the number of events of a group on both sides; null if it is not known yet. */
+/** Return a group's number of events on both sides; null if it is not known yet. */
 export function countEventsInGroup(
   group: ClassGroup,
   counts: readonly (readonly number[])[] | null,

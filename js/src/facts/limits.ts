@@ -1,5 +1,5 @@
 /**
- * Limits, flags and codes shared with Python, so that a kernel and a saved page give the same
+ * Limits, flags and codes shared with Python, so that the kernel and saved pages give the same
  * answers. Limits used in only one language are defined where they are used.
  */
 

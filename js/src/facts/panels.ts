@@ -11,14 +11,14 @@ interface PanelKind {
   title: string;
   /** One-line description. */
   about: string;
-  /** Selection dimensions that the panel writes; they do not filter it. */
+  /** Selection dimensions that the panel sets. They do not filter it. */
   own: readonly SelectionDimension[];
-  /** Noun for the rows: operators, kernels, or something else. */
+  /** Noun for the rows, such as operators or kernels. */
   rows?: string;
   shape: string;
   /** Heading in the menu of panels. */
   group?: string;
-  /** Groupings of a table other than by name. */
+  /** Groupings of a table, except by name. */
   by?: readonly string[];
   /** For panels added by users: whether frames cover the selection or the whole job. */
   added?: string;
@@ -29,7 +29,7 @@ const KINDS = Object.entries(panels).map(([id, panel]) => ({
   ...panel,
 })) as readonly PanelKind[];
 
-/** In the order of the menu. */
+/** In menu order. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
 const EVERY_DIMENSION = ["window", "ranks", "tracks", "ids", "names", "kinds", "rest"] as const;
@@ -49,7 +49,7 @@ const GROUPED = KINDS.flatMap((kind) =>
   })),
 );
 
-/** Panels over the whole job. Saved pages contain their frames; kernels compute them on request. */
+/** Panels of the whole job. Saved pages contain their frames; kernels compute them on request. */
 export const WHOLE_JOB_PANELS = [...KINDS, ...GROUPED]
   .filter(({ added }) => added === "job")
   .map(({ id }) => id);
@@ -61,8 +61,8 @@ export function findPanelKind(id: string): PanelKind {
 }
 
 /**
- * Return the selection that filters a panel: without the dimensions that the panel itself writes.
- * If it includes the work that operators launched, a panel of kernels keeps the operator names.
+ * Return the selection that filters a panel, excluding the dimensions that the panel itself sets.
+ * If it includes the work launched by operators, a panel of kernels keeps the operator names.
  */
 export function withoutOwnDimensions(id: string, selection: SelectionJson): SelectionJson {
   let rest: SelectionJson | null = { ...FULL_SELECTION, ...selection };
@@ -92,7 +92,7 @@ export function isMetric(text: string): text is Metric {
   return Object.hasOwn(METRICS, text);
 }
 
-/** All causes in the order in which they occur within a gap. */
+/** All causes, in the order in which they occur within a gap. */
 export type Cause = keyof typeof causes;
 export const CAUSES = Object.keys(causes) as Cause[];
 /** Name, meaning and remedy of each cause; "" if there is none. */

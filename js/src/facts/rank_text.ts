@@ -25,12 +25,12 @@ function rangeText([low, high]: [number, number]): string {
   return high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
 }
 
-/** Return ranges such as `0–4`, `6, 7`, `9`. */
+/** Return texts of ranges, such as `0–4`, `6, 7`, `9`. */
 export function rankRuns(ranks: readonly number[]): string[] {
   return runsOf(ranks).map(rangeText);
 }
 
-/** Return ranges such as `0–3, 5` or `0–3, 8–11, 16 and 24 more`. */
+/** Return ranges as text, such as `0–3, 5` or `0–3, 8–11, 16 and 24 more`. */
 export function rangesText(ranks: readonly number[], maxRuns = 3): string {
   const shown = runsOf(ranks).slice(0, maxRuns);
   const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);

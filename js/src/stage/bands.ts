@@ -1,10 +1,10 @@
-/** Place the lanes of a row: their heights and vertical positions, in CSS px. */
+/** Place the lanes of a row: heights and vertical positions in CSS px. */
 
 import type { SceneRank, SceneTrack } from "../protocol/source";
 
 /**
- * How the marks of a band look: `solid` is device time, `pale` is host time (tinted, with a dark
- * left edge), `bar` is a thread of a folded rank.
+ * How the marks of a band look. `solid`: device time; `pale`: host time, tinted with a dark left
+ * edge; `bar`: a thread of a folded rank.
  */
 export type BandForm = "solid" | "pale" | "bar" | "counter";
 
@@ -17,11 +17,11 @@ export interface Band {
   /** Name in the gutter; "" if it has none. */
   label: string;
   track: SceneTrack | null;
-  /** For communication between ranks: lanes of waits and late arrivals that are drawn over it. */
+  /** For communication between ranks: lanes of waits and late arrivals, drawn over it. */
   over?: OverlayLanes | undefined;
   /** Number of frames in the Python stack that begins here. */
   frames?: number | undefined;
-  /** Lanes of a folded stack, outermost frame first. All of them are drawn here. */
+  /** Lanes of a folded stack, outermost frame first. All of them are drawn in this band. */
   stackLanes?: readonly number[] | undefined;
 }
 
@@ -58,14 +58,14 @@ const LINE_SIZES = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT_SIZES = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** From this many ranks on, threads are shown only for open ranks. */
 const MANY_RANKS_FROM = 40;
-/** Up to this many ranks, threads take precedence over the ribbon if not everything fits. */
+/** Up to this many ranks, threads take precedence over the ribbon if space is short. */
 const RIBBON_FIRST = 16;
 const RIBBON_HEIGHT = 5;
-/** Height of two text lines in the gutter; the second value is used if all ranks then fit. */
+/** Height of two text lines in the gutter. The second value is used if it makes all ranks fit. */
 const TWO_LINES_HEIGHT = 36;
 const MIN_TWO_LINES_HEIGHT = 32;
 
-/** How the lanes of a track are drawn, by its role: lane pitch, gap below the last lane, form. */
+/** How the lanes of a track are drawn, by role: lane pitch, gap below the last lane, and form. */
 const TRACK_LANES: Readonly<
   Record<SceneTrack["role"], { pitch: number; gapBelow: number; form: BandForm }>
 > = {
@@ -77,7 +77,7 @@ const TRACK_LANES: Readonly<
   counter: { pitch: 30, gapBelow: 4, form: "counter" },
   other: { pitch: 17, gapBelow: 4, form: "pale" },
 };
-/** Pitch of a lane without events in view, and minimum height of a track, to fit its name. */
+/** Pitch of a lane without events in view, and the minimum height of a track to fit its name. */
 const THIN_LANE_HEIGHT = 3;
 const NAMED_LANE_HEIGHT = 12;
 
@@ -86,8 +86,8 @@ function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
 }
 
 /**
- * Return sizes for `count` folded ranks to fit in a height. If they would be too small to read, the
- * rows scroll. Among the sizes that fit, those with more bars and a ribbon are preferred.
+ * Return sizes that fit `count` folded ranks into a height. If the rows would be too small to read,
+ * they scroll. Among sizes that fit, those with more bars and a ribbon are preferred.
  */
 export function computeFoldSizes(
   ranks: readonly SceneRank[],
@@ -121,7 +121,7 @@ export function computeFoldSizes(
   return grow(count > RIBBON_FIRST ? foldWith(0, RIBBON_HEIGHT) : foldWith(bars));
 }
 
-/** Return the height of the two text lines of a folded rank. */
+/** Return the height of a folded rank's two text lines. */
 function minFoldHeight(count: number, rankHeight: number): number {
   if (count > MANY_RANKS_FROM) return TWO_LINES_HEIGHT - 2;
   return rankHeight < MIN_TWO_LINES_HEIGHT
@@ -129,7 +129,7 @@ function minFoldHeight(count: number, rankHeight: number): number {
     : Math.min(rankHeight, TWO_LINES_HEIGHT);
 }
 
-/** Return the sizes of a folded rank with all its parts, as low as its texts and lanes allow. */
+/** Return a folded rank's sizes with all its parts, at the minimum height for texts and lanes. */
 function fullFold(
   parts: { hasGpu: boolean; hasComm: boolean; cpuBars: number; ribbon: number },
   minHeight: number,
@@ -143,7 +143,7 @@ function fullFold(
   return { mode: "full", height, pad, gpu, comm, cpuBars, ribbon };
 }
 
-/** Return the position of the ribbon relative to the top of a folded row; null without one. */
+/** Return the ribbon's position relative to the top of a folded row; null without a ribbon. */
 export function ribbonExtent(
   rank: SceneRank,
   fold: FoldSizes,
@@ -181,7 +181,7 @@ function growFold(fold: FoldSizes, rankHeight: number): FoldSizes {
   };
 }
 
-/** Return the bands of a folded rank, or of the head of an open rank. */
+/** Return the bands of a folded rank, or of an open rank's head. */
 export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
   const [gpu] = lanesOf(rank, "gpu");
   const [comm] = lanesOf(rank, "comm");
@@ -195,7 +195,7 @@ export function foldedBands(rank: SceneRank, fold: FoldSizes): Band[] {
     top += height + FULL_SIZES.gap;
   };
   if (gpu !== undefined) {
-    // In a low row without communication, the other device work takes that height as well.
+    // In a low row without communication, the other device work also takes its height.
     const height = fold.gpu + (comm === undefined && !isFull ? fold.comm : 0);
     addBand(gpu.lane, height, { form: "solid", label: isFull ? gpu.label : "" });
   }
@@ -242,7 +242,7 @@ function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold
 /** First depth of a stack, and its number of depths. */
 export type StackSpan = readonly [first: number, count: number];
 
-/** Return where each depth of a track is drawn; in a folded stack, at its outermost frame. */
+/** Return where each depth of a track is drawn. A folded stack is drawn at its outermost frame. */
 function drawnDepths(track: SceneTrack, folded: readonly StackSpan[]): number[] {
   return Array.from({ length: track.lanes }, (_, depth) => {
     const stack = folded.find(([first, count]) => depth >= first && depth < first + count);
@@ -270,7 +270,7 @@ export function countThin(
   return drawnDepths(track, folded).filter((depth) => emptyLanes.has(track.lane0 + depth)).length;
 }
 
-/** Return the bands of a track of an open rank: one per depth, then one per overflow lane. */
+/** Return the bands of an open rank's track: one per depth, then one per overflow lane. */
 export function trackBands(
   track: SceneTrack,
   name: string,
@@ -300,7 +300,7 @@ export function trackBands(
       lane,
       top,
       height: isThin ? THIN_LANE_HEIGHT - 1 : laneHeight,
-      // The background of this form makes a thin line visible.
+      // This form's background makes a thin line visible.
       form: isThin ? "solid" : form,
       label: labelAt(depth),
       track,

@@ -1,11 +1,11 @@
-/** The view in time: its position, animation and limits. */
+/** The visible window of time: position, animation and limits. */
 
 import type { Span } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 
 export class Camera {
   readonly job: Span;
-  /** The window that the view may show, in addition to the outer margin. */
+  /** The window that the view is limited to, apart from the outer margin. */
   reach: Span;
   view: Span;
   target: Span;
@@ -59,15 +59,15 @@ export class Camera {
 
 /** A view is at least this long, because times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
-/** Maximum extent of a view beyond either end of the job, as a share of the job. */
+/** Maximum extent of a view beyond either end of the job, as a share of the job's length. */
 const OUTER_MARGIN_SHARE = 0.02;
 
-/** Return the span of the job, lengthened if it is too short to divide by. */
+/** Return the job's span, lengthened if it is too short to divide by. */
 export function jobSpan([start, end]: Span): Span {
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
 }
 
-/** Move `view`, and shorten it if necessary, to lie within the job and its margin. */
+/** Move `view`, and shorten it if necessary, so that it is within the job and its margin. */
 export function clampView(view: Span, job: Span): Span {
   const outerMargin = Math.max((job[1] - job[0]) * OUTER_MARGIN_SHARE, MIN_SPAN_NS);
   const low = job[0] - outerMargin;
@@ -89,11 +89,11 @@ export function zoomSpan(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
 
-/** Return the value of the curve cubic-bezier(.2, 0, 0, 1) at a share of its duration. */
+/** Return the value of the curve cubic-bezier(.2, 0, 0, 1) at a share of the duration. */
 export function easeProgress(progress: number): number {
   if (progress <= 0) return 0;
   if (progress >= 1) return 1;
-  // Find the parameter `t` of the curve at this progress by bisection.
+  // Find the curve's parameter `t` at this progress by bisection.
   let low = 0;
   let high = 1;
   let t = progress;
@@ -109,7 +109,7 @@ export function easeProgress(progress: number): number {
 
 /**
  * Interpolate between two views. If the span changes, it changes by equal factors in equal times,
- * and one point in time keeps its position, as in a zoom.
+ * and one point in time keeps its position on the screen, as in a zoom.
  */
 export function interpolateSpans(from: Span, to: Span, share: number): Span {
   if (share <= 0) return from;
@@ -129,7 +129,7 @@ export function interpolateSpans(from: Span, to: Span, share: number): Span {
 
 export type StageGeometry = Readonly<ReturnType<typeof computeGeometry>>;
 
-/** Padding above and below the box of the minimap. */
+/** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
@@ -158,7 +158,7 @@ export function computeGeometry(
     dpr,
     gutter,
     margin,
-    /** Left edge and width of everything that has a time axis. */
+    /** Left edge and width of all parts with a time axis. */
     lanesX: gutter,
     lanesWidth: Math.max(0, width - gutter - margin),
     minimapTop: MINIMAP_PAD,

@@ -1,4 +1,4 @@
-/** The content of one picture of the stage, from which all its parts are drawn. */
+/** The content of one picture of the stage. All parts of the stage are drawn from it. */
 
 import type { Marks } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";
@@ -14,12 +14,12 @@ export interface StageFrame {
   geometry: StageGeometry;
   theme: Theme;
   paints: StagePaints;
-  /** Classes by which events are colored; null if they are colored by kind or name. */
+  /** Classes that determine the colors of events; null if kind or name determines them. */
   classes: ClassPalette | null;
   scene: Scene;
   job: Span;
   view: Span;
-  /** The rulers. Of two paired stages, the first ruler belongs to the stage behind. */
+  /** The rulers. For two paired stages, the first ruler belongs to the stage behind. */
   rulers: readonly Ruler[];
   layout: RowLayout;
   visible: VisibleLanes;
@@ -43,7 +43,7 @@ export interface Ruler {
   name: string;
 }
 
-/** Marks, with the window, number of bins and lanes for which they were requested. */
+/** Marks, and the window, number of bins and lanes for which they were requested. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;
@@ -52,7 +52,7 @@ export interface PlacedMarks {
   lanes: readonly number[];
 }
 
-// Figures of a window, with the index of each rank in them.
+// Figures of a window, and the index of each rank in them.
 
 export interface StatsByRank {
   stats: Stats;

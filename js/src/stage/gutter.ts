@@ -1,4 +1,4 @@
-/** Draw the column on the left (per row a name and a fact, such as a figure) and the scroll bar. */
+/** Draw the left column (a name and a fact, such as a figure, for each row) and the scroll bar. */
 
 import { sum } from "../expressions/numbers";
 import { deviceOf, hasDevice } from "../protocol/scene";
@@ -21,22 +21,22 @@ import type { Band } from "./bands";
 import { BADGE_WIDTH, badgeLeft, type PlacedRow, type StageRow } from "./rows";
 
 interface RowFact {
-  /** Texts from long to short. The first one that fits is drawn. */
+  /** Texts from long to short. The first text that fits is drawn. */
   texts: string[];
   tone: "plain" | "warn" | "late" | "hit";
 }
 
-/** Make a fact that is never shortened: without its word, it could be mistaken for another fact. */
+/** Make a fact that is never shortened: without its word, it could be mistaken for another. */
 function makeFact(word: string, number: string): RowFact {
   return { texts: [`${word} ${number}`], tone: "plain" };
 }
 
-/** The share of last arrivals is shown if there are at least this many collectives. */
+/** Minimum number of collectives for which the share of last arrivals is shown. */
 const MIN_COLLECTIVES = 4;
 
 /**
  * Return the fact about lateness: the last arrivals of a late rank or, if no rank is late, of a
- * rank that is mostly last. All other ranks show the exposed wait, as in the margin.
+ * rank that is mostly last. For all other ranks, return the exposed wait, as in the margin.
  */
 function lateFact(rank: SceneRank, lateness: LatenessByRank | null): RowFact | null {
   const index = lateness?.at.get(rank.rank);
@@ -72,7 +72,7 @@ export function rankFact(
   const data = stats.data[index] ?? 0;
   const idle = stats.idle[index] ?? 0;
   if (data <= 0) return { texts: ["no data here"], tone: "plain" };
-  // If there is a margin, it shows the shares.
+  // If there is a margin, the shares are shown there.
   const span = stats.span[index] ?? 0;
   if (!hasMargin)
     return span > 0 ? makeFact("idle", formatShare(idle / span)) : { texts: [], tone: "plain" };
@@ -81,7 +81,7 @@ export function rankFact(
   return makeFact("busy", formatDuration(span - idle - (stats.unrecorded[index] ?? 0)));
 }
 
-/** Shorten a reason: `computes +25 %` for `computes 25 % longer`. */
+/** Shorten a reason: `computes 25 % longer` becomes `computes +25 %`. */
 function abbreviateReason(reason: string): string {
   return reason
     .replace(/^its device is /, "")
@@ -90,14 +90,14 @@ function abbreviateReason(reason: string): string {
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
 }
 
-/** Return the first reason why a rank is not folded, long and short; null if there is none. */
+/** Return the first reason for not folding a rank, long and short; null if there is none. */
 export function foldReason(why: string): RowFact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;
   return [reason, abbreviateReason(reason)];
 }
 
-/** Return the fact of a row. If several ranks share the row, matches on hidden ranks come first. */
+/** Return the fact of a row. If several ranks share it, matches on hidden ranks take precedence. */
 function rowFact(row: StageRow, frame: StageFrame): RowFact {
   const { stats, lateness, geometry, overlay } = frame;
   const hits = overlay.search === "" ? undefined : overlay.hits;
@@ -109,7 +109,7 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
     return { texts: [`${count} in folded ranks`, `${count} folded`, count], tone: "hit" };
   }
   const reason = foldReason(row.reason);
-  // The figures belong to a single rank of the row.
+  // The figures belong to a single rank in the row.
   const prefixRank = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
   if (foldedRanks.length > 0) fact.texts = fact.texts.map(prefixRank);
@@ -117,9 +117,9 @@ function rowFact(row: StageRow, frame: StageFrame): RowFact {
   return { texts: [...reason, ...fact.texts], tone: fact.tone };
 }
 
-/** Distance of a baseline from the middle of its text. */
+/** Distance between a baseline and the middle of its text. */
 const BASELINE = 4;
-/** Baselines closer than this overlap. */
+/** Baselines closer together than this overlap. */
 const LINE = 10;
 /** Distance between texts and the right edge of the gutter. */
 const RIGHT_INSET = 8;
@@ -136,7 +136,7 @@ export function rowBackground(theme: Theme, late: boolean): string {
 export function drawGutter(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, theme } = frame;
   const { placed } = frame.visible;
-  // Figures of an earlier view would be wrong.
+  // Figures of an earlier view would be wrong, so they are left out.
   const gutter = frame.isStale ? { ...frame, stats: null, lateness: null } : frame;
   const { rowsTop, rowsHeight } = geometry;
   pen.fillRect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
@@ -168,7 +168,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   }
 }
 
-/** Return whether a pinned track has no pin of its own because it is pinned with its rank. */
+/** Return whether a track is pinned only as part of its rank, without a pin of its own. */
 function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean {
   const index = layout.rows.indexOf(row);
   for (let i = index - 1; i >= 0; i -= 1) {
@@ -179,7 +179,7 @@ function isPinnedBelowHead({ layout }: StageFrame, { row }: PlacedRow): boolean 
   return false;
 }
 
-/** Texts about a rank in the gutter, from long to short, with font and color of the fact. */
+/** A rank's texts in the gutter, from long to short, and the font and color of its fact. */
 interface RankTexts {
   names: readonly string[];
   facts: readonly string[];
@@ -238,15 +238,15 @@ function drawTwoLines(
   const left = 12 + badgeWidth(row);
   drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), y + 10);
   const lanes = new LaneNames(pen, row, geometry.narrow);
-  // There is no space for a fact beside the long name of the communication lane.
+  // The communication lane's long name leaves no space for a fact beside it.
   const lastBaseline = row.height - LOWEST_NAME;
   const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
   const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
   const factBaseline = isBesideLongName && hasLastLine ? lastBaseline : FACT_BASELINE;
-  // A truncated rank name may be ambiguous. Names of lanes are the same in every row.
+  // A truncated rank name may be ambiguous. Lane names are the same in every row.
   const nameWidth = lanes.makeSpace(names, FONT.bodyStrong, NAME_BASELINE, right - left, true);
   fitRankName(pen, names, left, y + NAME_BASELINE, nameWidth, FONT.bodyStrong, theme.ink);
-  // In rows of several ranks, facts take precedence over the names of lanes.
+  // In rows of several ranks, facts take precedence over lane names.
   const isGroup = row.badge !== null || row.reason !== "";
   const canRemove = isGroup || !hasLastLine;
   const factWidth = lanes.makeSpace(facts, factFont, factBaseline, right - 12, canRemove);
@@ -256,7 +256,7 @@ function drawTwoLines(
   }
 }
 
-/** The names of a folded rank's lanes, where the texts about the rank leave space for them. */
+/** The lane names of a folded rank, drawn where the texts about the rank leave space. */
 class LaneNames {
   names: { name: string; baseline: number }[];
 
@@ -276,15 +276,15 @@ class LaneNames {
     return this.names.filter((name) => Math.abs(name.baseline - baseline) < LINE);
   }
 
-  /** Return the width that the names take from a text on this baseline. */
+  /** Return the width that lane names take from a text on this baseline. */
   widthOn(baseline: number): number {
     const names = this.namesOn(baseline);
     return Math.max(0, ...names.map(({ name }) => this.pen.textWidth(name, FONT.label) + 8));
   }
 
   /**
-   * Make space for the first of `texts` that fits in `width`: shorten the names on its line, and,
-   * with `canRemove`, remove them if necessary. Return the width that is free.
+   * Make space for the first of `texts` that fits in `width`: shorten the lane names on its line
+   * or, with `canRemove`, remove them if necessary. Return the free width.
    */
   makeSpace(
     texts: readonly string[],
@@ -296,7 +296,7 @@ class LaneNames {
     const sameLine = this.namesOn(baseline);
     const freeWidth = (): number => width - this.widthOn(baseline);
     const textWidths = texts.map((text) => this.pen.textWidth(text, font));
-    // A shorter fact leaves the names as they are in other rows.
+    // A shorter fact leaves the lane names as they are in other rows.
     const longestWidth = textWidths.find((textWidth) => textWidth <= width);
     const neededWidth = (canRemove ? longestWidth : textWidths.at(-1)) ?? -Infinity;
     if (neededWidth <= freeWidth()) return freeWidth();
@@ -323,7 +323,7 @@ function fitRankName(
   return width || pen.drawTruncated(names.at(-1) ?? "", x, y, maxWidth, font, color);
 }
 
-/** Draw the icon of similar ranks: three lines in a box, which is filled if they are unfolded. */
+/** Draw the icon of similar ranks: three lines in a box, filled if the ranks are unfolded. */
 function drawBadge(
   pen: CanvasPen,
   theme: Theme,
@@ -342,16 +342,16 @@ function drawBadge(
   }
 }
 
-/** Return the baseline of a lane's name, from the top of the row. Bars share one name. */
+/** Return the baseline of a lane's name, relative to the top of the row. Bars share a name. */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const centred = top + (height < 8 ? 3 : height / 2) + BASELINE;
-  // A bar at the bottom is lower than its name, so the name is kept above the next row.
+  // A bar at the bottom is too low for its name, so the name is kept above the next row.
   return Math.min(centred, rowHeight - LOWEST_NAME);
 }
 
 /**
- * Draw the name of an open track, centered in the visible part of its lanes. Also draw the range of
- * a counter below the name, and the names of Python stacks and other bands.
+ * Draw an open track's name, centered in the visible part of its lanes. Also draw the range of a
+ * counter below the name, and the names of Python stacks and other bands.
  */
 function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): void {
   const { geometry, theme } = frame;
@@ -363,7 +363,7 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
   const { right, top, bottom } = trackNameSpace(pen, frame, placed, topStack);
   const availableWidth = right - (row.pinned ? 14 : 4);
   const fullName = row.pairName ?? row.name;
-  // Whether a track belongs to the device or the host is visible from its lanes.
+  // The lanes already show whether a track belongs to the device or the host.
   const isShort = geometry.narrow || pen.textWidth(fullName, FONT.label) > availableWidth;
   const name = isShort ? fullName.replace(/^[A-Z]{3,4} {2}/, "") : fullName;
   const middle = (top + bottom) / 2 + BASELINE;
@@ -388,9 +388,8 @@ function drawTrackNames(pen: CanvasPen, frame: StageFrame, placed: PlacedRow): v
 }
 
 /**
- * Return the free height above the next band with a name, where the name of a track is drawn. For a
- * stack at the top, the free space below it counts, or to the left of its name if it is the only
- * lane.
+ * Return the free height for a track's name above the next band with a name. For a stack at the
+ * top, this is the free space below it or, if it is the only lane, to the left of its name.
  */
 function trackNameSpace(
   pen: CanvasPen,
@@ -409,7 +408,7 @@ function trackNameSpace(
   return { right: right - stackWidth, top: Math.max(y, clipTop), bottom };
 }
 
-/** Return a counter's name without its unit, which its values have. Long names would be cut. */
+/** Return a counter's name without its unit, which is on its values. Long names would be cut. */
 export function withoutUnit(name: string, unit = ""): string {
   return name.replace(` (${unit})`, "");
 }
@@ -420,7 +419,7 @@ function stackName({ geometry }: StageFrame, { frames = 0 }: Band): string {
 
 const STACK_ARROW_WIDTH = 11;
 
-/** Draw the frame count of a stack, and an arrow that points down if its frames are unfolded. */
+/** Draw a stack's frame count, and an arrow that points down if the frames are unfolded. */
 function drawStackName(
   pen: CanvasPen,
   frame: StageFrame,
@@ -461,7 +460,7 @@ function drawPin(pen: CanvasPen, theme: Theme, x: number, y: number): void {
   ctx.fillRect(x - 0.5, y, 1, 5);
 }
 
-// A slim scroll bar over the right edge of the rows. The browser has none, because rows are drawn.
+// A slim scroll bar over the right edge of the rows. The rows are drawn, so the browser has none.
 
 const SCROLLBAR_WIDTH = 10;
 const THUMB_WIDTH = 6;
@@ -524,7 +523,7 @@ export class Scrollbar {
     return Math.max(MIN_THUMB_LENGTH, this.viewportHeight ** 2 / this.contentHeight);
   }
 
-  /** How far the rows scroll when the thumb moves by a px. */
+  /** How far the rows scroll if the thumb moves by one px. */
   private get scrollPerPx(): number {
     const { contentHeight, viewportHeight } = this;
     return (contentHeight - viewportHeight) / Math.max(1, viewportHeight - this.thumbLength);
@@ -537,7 +536,7 @@ export class Scrollbar {
     const y = event.clientY - this.el.getBoundingClientRect().top;
     const top = this.scroll / scrollPerPx;
     let begin = this.scroll;
-    // A press beside the thumb moves its middle there.
+    // A press beside the thumb centers it there.
     if (y < top || y > top + thumbLength) {
       begin = (y - thumbLength / 2) * scrollPerPx;
       this.onScroll(begin);

@@ -14,13 +14,13 @@ import type { Ruler, StageFrame } from "./frame";
 import type { CanvasPen } from "./pen";
 import { PixelRaster } from "./raster";
 
-/** Lines at the starts of steps are drawn through the rows if they are at least this far apart. */
+/** Minimum distance between the starts of steps for drawing lines there through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
-/** Minimum height of a bar with work, as a share. The frame of the view would hide lower bars. */
+/** Minimum height of a non-empty bar, as a share. The frame of the view would hide lower bars. */
 const MIN_BAR_SHARE = 1 / 10;
 
-/** Draw the bars of the minimap. `parts`: shares of the busy time by color; null: by kind. */
+/** Draw the bars of the minimap. `parts`: shares of the busy time per color; null: per kind. */
 export function drawMinimapImage(
   data: Minimap,
   theme: Theme,
@@ -78,7 +78,7 @@ function fillBar(raster: PixelRaster, x: number, bar: readonly ColorShare[]): vo
   }
 }
 
-/** Draw the name and length of the job, and the minimap with the view on it. */
+/** Draw the job's name and length, and the minimap with the view's frame on it. */
 export function drawMinimap(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, theme, job } = frame;
   pen.fillRect(0, 0, geometry.width, geometry.axisTop - 1, theme.bg);
@@ -108,14 +108,14 @@ function drawMinimapBars(pen: CanvasPen, frame: StageFrame): void {
   const width = Math.max(x1 - x0, 3);
   const left = Math.min(x0, lanesX + lanesWidth - width);
   pen.strokeFrame(left, minimapTop, width, minimapHeight, theme.brushLine, 1.5);
-  // Handles at both edges, if there is space for them.
+  // Handles at both edges, if there is space.
   if (width < 20) return;
   const middle = minimapTop + minimapHeight / 2;
   pen.fillRect(left, middle - 6, 3, 12, theme.brushLine);
   pen.fillRect(left + width - 3, middle - 6, 3, 12, theme.brushLine);
 }
 
-/** Draw the rulers. Return the times of the ticks of the first ruler. */
+/** Draw the rulers. Return the times of the first ruler's ticks. */
 export function drawAxis(pen: CanvasPen, frame: StageFrame): number[] {
   const { geometry, theme, rulers } = frame;
   const { axisTop, axisHeight, lanesX, lanesWidth } = geometry;
@@ -186,7 +186,7 @@ function rangesInView(ranges: readonly SceneStep[], view: Span): SceneStep[] {
 
 const STEP_HEIGHT_PX = 15;
 const EDGE_WIDTH_PX = 2;
-/** Distance between a text and the end of its step, and between its baseline and the row's top. */
+/** Distance from a text to the end of its step, and from its baseline to the top of the row. */
 const INSET_PX = 6;
 const TEXT_Y_PX = 11;
 
@@ -215,7 +215,7 @@ function drawSteps(pen: CanvasPen, frame: StageFrame, y: number): void {
     const width = pen.drawFirstFit(names, textX, textY, maxWidth, FONT.labelStrong, theme.ink);
     if (width === 0) continue;
     const end = endsAfter ? "›" : formatDuration(step.dur);
-    // If a step starts before the view, the duration could be taken for the visible part's.
+    // If a step starts before the view, its duration could be mistaken for its visible part's.
     const isClear = !startsBefore || endsAfter;
     if (isClear && pen.textWidth(end, FONT.label) <= x1 - from - width - 4 * INSET_PX) {
       pen.drawText(end, x1 - INSET_PX, textY, FONT.label, theme.ink2, "right");
@@ -254,12 +254,12 @@ export function drawStepLines(pen: CanvasPen, frame: StageFrame, bottom: number)
 }
 
 const TICK_HEIGHT = 13;
-/** A gap needs at least this width, in CSS px, to contain a name. */
+/** Minimum width of a gap to contain a name, in CSS px. */
 const MIN_NAME_PX = 5;
 /** Minimum strength of a tick, so that even the shortest wait is visible. */
 const MIN_STRENGTH = 0.18;
 
-/** The tick of a last arrival, with the gaps before and after it. */
+/** The tick of a last arrival, and the gaps before and after it. */
 interface ArrivalTick {
   index: number;
   rank: number;
@@ -271,7 +271,7 @@ interface ArrivalTick {
   color: string;
 }
 
-/** Draw the row of the job: a tick and a name at each last arrival, red for late ranks. */
+/** Draw the job's row: a tick and a name at each last arrival, red for late ranks. */
 function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = frame;
   const { lanesX, lanesWidth } = geometry;
@@ -305,7 +305,7 @@ function drawJobRibbon(pen: CanvasPen, frame: StageFrame, y: number): void {
   nameTicks(pen, drawn, y + TEXT_Y_PX);
 }
 
-/** Name the ranks with the longest waits first, before or after the tick. A gap holds one name. */
+/** Draw rank names before or after their ticks, longest waits first. A gap holds one name. */
 function nameTicks(pen: CanvasPen, ticks: readonly ArrivalTick[], textY: number): void {
   const usedGaps = new Set<number>();
   const byWait = [...ticks].sort((a, b) => b.waitNs - a.waitNs || a.index - b.index);
@@ -334,7 +334,7 @@ function maxAbs(start: number, end: number): number {
 const MAX_TICKS = 9;
 const MIN_STEP_NS = 1e-3;
 
-/** Return at most `MAX_TICKS` ticks at round times, so that labels of width `widthOf` do not touch. */
+/** Return at most `MAX_TICKS` ticks at round times whose labels of width `widthOf` do not touch. */
 export function timeTicks(
   start: number,
   end: number,
@@ -353,7 +353,7 @@ export function timeTicks(
   const times: number[] = [];
   const first = Math.ceil(start / step - 1e-9);
   const last = Math.floor(end / step + 1e-9);
-  // Multiplication avoids the accumulated rounding errors of repeated addition.
+  // Repeated addition would accumulate rounding errors.
   for (let index = first; index <= last; index += 1) times.push(index * step);
   return { step, times };
 }

@@ -10,10 +10,10 @@ import type { StageFrame } from "./frame";
 import { badgeHitArea, makeRowInfo, type PlacedRow } from "./rows";
 import type { VisibleLane } from "./rows_view";
 
-/** A point can hit events at least this wide. For narrower ones, the cell is hit. */
+/** Minimum width of an event that a point can hit. For narrower events, the cell is hit. */
 const MIN_SLICE_PX = 2;
 const MARK_HIT_PX = 4;
-/** Limit of the slices to look at, so that moving the pointer over a long lane stays fast. */
+/** Maximum number of slices to test, so that moving the pointer over a long lane stays fast. */
 const MAX_SLICES_TRIED = 4096;
 
 function regionOf({ geometry }: StageFrame, x: number, y: number): StageHit["region"] {
@@ -69,7 +69,7 @@ function hitStrip(hit: StageHit, frame: StageFrame, y: number): void {
   hit.step = ranges.find(({ start, dur }) => start <= time && time < start + dur) ?? null;
 }
 
-/** Set whether a point is on the badge of a row, or on the name of a Python stack. */
+/** Record whether a point is on the badge of a row or on the name of a Python stack. */
 function hitGutter(hit: StageHit, frame: StageFrame, x: number, y: number): void {
   if (hit.row?.badge !== undefined) {
     const { left, right } = badgeHitArea(frame.layout.foldSizes);
@@ -103,13 +103,13 @@ function nsPerPx({ geometry, view }: StageFrame): number {
   return (view[1] - view[0]) / geometry.lanesWidth;
 }
 
-/** Return the rectangle at `x`; if several overlap, the one in front. */
+/** Return the rectangle at `x`; if rectangles overlap, the one in front. */
 function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   const { geometry, view } = frame;
   const nsPerDevicePx = nsPerPx(frame) / geometry.dpr;
   const px = Math.floor((x - geometry.lanesX) * geometry.dpr);
   const pxOf = (time: number): number => Math.round((time - view[0]) / nsPerDevicePx);
-  // Slices are sorted by start. One that starts a pixel further right cannot contain the point.
+  // Slices are sorted by start. A slice that starts a pixel further right cannot contain the point.
   const last = lane.countStarted(timeAtX(geometry, view, x) + nsPerDevicePx) - 1;
   for (let i = last; i >= 0 && i > last - MAX_SLICES_TRIED; i -= 1) {
     const from = lane.sliceStart[i]!;
@@ -120,7 +120,7 @@ function sliceAt(frame: StageFrame, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Add to a collective how much of it is hatched as waiting, if the waits are loaded. */
+/** Add to a collective how much of it is hatched as waiting, if its waits are loaded. */
 function withWait(
   frame: StageFrame,
   { band: { over } }: VisibleLane,
@@ -163,7 +163,7 @@ export function slicesInWindow(frame: StageFrame, lane: LaneWindow): Slice[] {
   return out;
 }
 
-/** Return the busiest of the cells that share the pixel of `time`. */
+/** Return the busiest of the cells that share a pixel with `time`. */
 function cellAt(
   frame: StageFrame,
   lane: LaneWindow,
@@ -190,7 +190,7 @@ function exactCellAt(frame: StageFrame, lane: LaneWindow, time: number): StageHi
   const cell = Math.floor(time / width);
   const tileIndex = Math.floor(cell / TILE_CELLS);
   const tile = frame.windows.store.get(lane.lane, level, tileIndex);
-  // If the cell was merged from finer tiles, the window holds their sum.
+  // For a cell merged from finer tiles, the window holds the sum.
   const cellOfTile = cell - tileIndex * TILE_CELLS;
   const count = tile?.count[cellOfTile] ?? lane.count[index]!;
   if (count === 0) return null;

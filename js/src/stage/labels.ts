@@ -16,10 +16,10 @@ export type LabelFrame = Pick<
   "geometry" | "theme" | "view" | "windows" | "paints" | "byName" | "lateness"
 >;
 
-/** Lanes at least this high have labels. In lower lanes, letters would touch both edges. */
+/** Minimum height of lanes with labels. In lower lanes, letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 
-/** Return the function from names to shades; null if names do not determine colors. */
+/** Return a function from names to shades; null if names do not determine colors. */
 export function nameShader({ byName, paints, windows }: LabelFrame): NameShader | null {
   const { hashes } = windows.store;
   return byName && !paints.byClass ? (name) => shadeIndex(hashes[name]!) : null;
@@ -27,14 +27,14 @@ export function nameShader({ byName, paints, windows }: LabelFrame): NameShader 
 
 /** Return whether a band has space for names. */
 function hasLabels({ band, top, bottom }: VisibleLane): boolean {
-  // In a folded stack, only the innermost frames, which are in front, have names.
+  // In a folded stack, only the innermost frames have names, because they are in front.
   if (band.stackLanes !== undefined && band.lane !== band.stackLanes.at(-1)) return false;
   if (band.form === "bar" || band.form === "counter") return false;
-  // A name that is partly scrolled out of view would be cut.
+  // A name that is partly scrolled out of view would be cut off.
   return band.height >= LABEL_FROM_HEIGHT && bottom - top >= band.height - 2;
 }
 
-/** Draw names on the rectangles of a lane that are wide enough. `veiledInk`: color over a veil. */
+/** Draw names on a lane's rectangles that are wide enough. `veiledInk`: text color over a veil. */
 export function drawLabels(
   pen: CanvasPen,
   frame: LabelFrame,
@@ -66,7 +66,7 @@ export function drawLabels(
     const kind = paints.byClass && code === NO_CODE ? paints.unknownClass : code;
     const isPale = band.form === "pale" || paints.isPale[kind] === 1;
     const ink = isPale ? theme.ink : paints.textOn[kind * SHADES + (shade?.(name) ?? 0)]!;
-    // Letters on a hatch would be hard to read.
+    // Letters on hatching would be hard to read.
     if (paints.hatched[kind] === 1 && veiledInk === null) {
       const labelWidth = fitter.width(label) + 4;
       pen.fillRect(left + 2, baseline - 10, Math.min(labelWidth, width - 4), 13, theme.bg);
@@ -75,15 +75,15 @@ export function drawLabels(
   }
 }
 
-/** Return the longest visible part of a slice that neither a later slice nor a wait covers. */
+/** Return the longest visible part of a slice that is not covered by a later slice or a wait. */
 function labelSpan(lane: LaneWindow, index: number, waits: LaneWindow | null, view: Span): Span {
   const start = lane.sliceStart[index]!;
   const end = Math.min(start + lane.sliceDur[index]!, view[1]);
   // In a summary lane, events of several streams overlap.
   const uncovered = longestUncovered(lane, index + 1, [Math.max(start, view[0]), end]);
   if (waits === null) return uncovered;
-  // Letters on the hatch of a wait would be hard to read. Waits hardly overlap, so of those that
-  // start before the slice, only the last one can reach into it.
+  // Letters on a hatched wait would be hard to read. Waits hardly overlap, so of those that start
+  // before the slice, only the last one can reach into it.
   return longestUncovered(waits, Math.max(waits.countStarted(start) - 1, 0), uncovered);
 }
 

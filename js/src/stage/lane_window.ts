@@ -1,9 +1,9 @@
 /**
  * The cells and slices of a lane in the visible tiles, ready to draw.
  *
- * The tiles of the required level are copied side by side, each into its slot. While one is
+ * The tiles of the required level are copied side by side, each into its slot. If a tile is
  * missing, a coarser tile is stretched over the slot: its slices are exact, and its other covered
- * time is spread evenly over the finer cells. `pending` is true while any slot has no tile of the
+ * time is spread evenly over the finer cells. `pending` is true while a slot lacks its tile of the
  * required level.
  */
 
@@ -17,11 +17,11 @@ import { EMPTY_TILE, levelOf, type Tile, tileRange, type TileStore } from "./til
 export const SLOT_STATE = {
   missing: 0,
   exact: 1,
-  /** Cells of a coarser level, without the time of its slices. */
+  /** Cells of a coarser level, without the time of the tile's slices. */
   stretched: 2,
 } as const;
 
-/** Tiles that are up to this many levels finer are merged. */
+/** Tiles up to this many levels finer are merged. */
 const MERGE_LEVELS = 2;
 
 export class LaneWindow {
@@ -31,14 +31,14 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** Classes by cell and by slice, for coloring by class; `NO_CODE` where they are unknown. */
+  /** Classes of cells and of slices, for coloring by class; `NO_CODE` where unknown. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
-  /** For each slot: exact, missing or stretched. */
+  /** State of each slot: exact, missing or stretched. */
   slots = new Uint8Array(0);
-  /** For each slot, the level of its tile. */
+  /** Level of each slot's tile. */
   levels = new Uint8Array(0);
   slices = 0;
   sliceStart = new Float64Array(0);
@@ -72,7 +72,7 @@ export class LaneWindow {
     return countUpTo(this.sliceStart.subarray(0, this.slices), time);
   }
 
-  /** Load tiles `first` to `last - 1` of `level` from the store. Cheap if nothing has changed. */
+  /** Load tiles `first` to `last - 1` of `level` from the store. Fast if nothing has changed. */
   update(store: TileStore, level: number, first: number, last: number): void {
     const contents = [level, first, last, store.versions[this.lane]].join();
     if (contents === this.contents) {
@@ -124,7 +124,7 @@ export class LaneWindow {
     this.busy.set(tile.busy, from);
     this.count.set(tile.count, from);
     this.kind.set(tile.kind, from);
-    // Tiles may lack classes, and only tiles of counters have values.
+    // Some tiles lack classes. Only counter tiles have values.
     this.classes.fill(NO_CODE, from, to).set(tile.classes, from);
     this.min.fill(Number.NaN, from, to).set(tile.min, from);
     this.max.fill(Number.NaN, from, to).set(tile.max, from);
@@ -150,7 +150,7 @@ export class LaneWindow {
     return false;
   }
 
-  /** Merge groups of `factor` cells of a tile into cells of the window, from `firstCell` on. */
+  /** Merge each `factor` cells of a tile into one cell of the window, from `firstCell` on. */
   private mergeCells(tile: Tile, firstCell: number, factor: number): void {
     for (let fine = 0; fine < TILE_CELLS; fine += factor) {
       const cell = firstCell + fine / factor;
@@ -176,7 +176,7 @@ export class LaneWindow {
     }
   }
 
-  /** Fill a slot from the finest coarser tile that is loaded. Return whether there is one. */
+  /** Fill a slot from the finest loaded tile of a coarser level. Return whether there is one. */
   private stretch(store: TileStore, slot: number, index: number): boolean {
     for (let level = this.level + 1; level <= MAX_LEVEL; level += 1) {
       const coarseIndex = Math.floor(index / 2 ** (level - this.level));
@@ -193,7 +193,7 @@ export class LaneWindow {
     return false;
   }
 
-  /** Split the cells of a coarser tile into the finer cells of a slot. */
+  /** Split a coarser tile's cells into the finer cells of a slot. */
   private stretchCells(tile: Tile, index: number, slot: number): void {
     const coarseCellNs = 2 ** this.levels[slot]!;
     const { share, counts } = cellsWithoutSlices(tile, index, coarseCellNs);
@@ -209,7 +209,7 @@ export class LaneWindow {
     }
   }
 
-  /** Add the slices of a tile. A slice that crosses a border is in both tiles but is added once. */
+  /** Add a tile's slices. A slice that crosses a border is in both tiles but is added once. */
   private addSlices(tile: Tile): void {
     if (tile !== EMPTY_TILE) this.empty = false;
     const added = tile.sliceStart.length;
@@ -281,25 +281,25 @@ export class LaneWindow {
   }
 }
 
-// Cells include all events. The time of long events, drawn as rectangles, is subtracted.
+// Cells include all events. The time of long events is subtracted: they are drawn as rectangles.
 
-/** Cells of `cell` ns, the first of which starts at `origin`. */
+/** Cells of `cell` ns. The first cell starts at `origin`. */
 interface CellRow {
   origin: number;
   cell: number;
-  /** By cell: the covered share of its time (0..1), and the number of events. */
+  /** For each cell, the covered share of its time (0..1) and the number of events. */
   share: Float32Array;
   counts: Int32Array;
 }
 
-/** Subtract the slices of at least `minNs` from the cells. Slices are sorted by start. */
+/** Subtract slices of at least `minNs` from the cells. Slices are sorted by start. */
 export function subtractSlices(
   { origin, cell, share, counts }: CellRow,
   { sliceStart, sliceDur }: Pick<Tile, "sliceStart" | "sliceDur">,
   minNs: number,
 ): void {
   const cells = share.length;
-  // Slices in a summary lane may overlap, but its cells count their union: subtract once.
+  // Slices in a summary lane may overlap, but its cells count their union, so subtract it once.
   let reached = -Infinity;
   for (let i = 0; i < sliceStart.length; i += 1) {
     const dur = sliceDur[i]!;
@@ -328,12 +328,12 @@ function cellsWithoutSlices(tile: Tile, index: number, cell: number): CellRow {
   return row;
 }
 
-// What remains in the cells is drawn as columns beside the rectangles of long events.
+// Cells without long events: drawn as columns beside the rectangles of these events.
 
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Map pixels to the cells of a lane. `start` is the time at x = 0, `nsPerPx` the scale. */
+/** Map pixels to a lane's cells. `start` is the time at x = 0; `nsPerPx` is the scale. */
 export function pixelMapping(
   lane: LaneWindow,
   { start, nsPerPx }: { start: number; nsPerPx: number },
@@ -349,7 +349,7 @@ export function pixelMapping(
   return { cells, cellsPerPx, origin, first, last };
 }
 
-/** Return the edges of a pixel in cells, and the first and last cell that it covers in part. */
+/** Return the edges of a pixel in cells, and the first and last cell that it overlaps. */
 export function cellsOfPixel(mapping: ReturnType<typeof pixelMapping>, x: number) {
   const from = mapping.origin + x * mapping.cellsPerPx;
   const to = from + mapping.cellsPerPx;
@@ -359,7 +359,7 @@ export function cellsOfPixel(mapping: ReturnType<typeof pixelMapping>, x: number
 
 export type Residual = Pick<CellRow, "share" | "counts">;
 
-/** Return the cells of a lane without slices of at least `minNs`. Arrays are reused. */
+/** Return a lane's cells without slices of at least `minNs`. Arrays are reused. */
 export function residualCells(lane: LaneWindow, minNs: number): Residual {
   const tiles = lane.last - lane.first;
   const cells = tiles * TILE_CELLS;
@@ -388,12 +388,12 @@ function readCells({ busy, count }: LaneWindow, from: number, to: number): void 
   }
 }
 
-/** Number of windows to cache in addition to the visible ones. */
+/** Number of windows cached in addition to the visible windows. */
 const SPARE_WINDOWS = 256;
 
 /** The windows of the visible lanes, and of lanes that may scroll back into view. */
 export class LaneWindows {
-  /** Whether a visible lane has a pending tile. */
+  /** Whether a tile of a visible lane is pending. */
   pending = false;
   private readonly windows = new Map<number, LaneWindow>();
 

@@ -21,7 +21,7 @@ import type { Hatch, LaneRaster } from "./raster";
 import type { PlacedRow } from "./rows";
 import { levelOf } from "./tile_store";
 
-/** Position of a row in device px, and its time scale. x = 0 is the left edge of the lanes. */
+/** A row's position in device px, and its time scale. x = 0 is the left edge of the lanes. */
 export interface RowPlacement {
   y0: number;
   y1: number;
@@ -34,7 +34,7 @@ export interface RowPlacement {
   dataEnd: number;
   jobStart: number;
   jobEnd: number;
-  /** Whether the page has less detail of this rank than the view can show. */
+  /** Whether the page has less detail of this rank than the view could show. */
   coarse: boolean;
   /** Hue of host calls by name; null if they have a single color. */
   hue?: NameShader | null;
@@ -42,7 +42,7 @@ export interface RowPlacement {
 
 export interface LanePlacement extends RowPlacement {
   form: BandForm;
-  /** Whether the lane is drawn over another one, without a background. */
+  /** Whether the lane is drawn over another lane, without a background. */
   isOver?: boolean;
   /** For counters only. */
   valueRange: readonly [number, number] | null;
@@ -53,7 +53,7 @@ const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Length and thickness of the dots of a line and the space between them, in CSS px. */
+/** Size of a dotted line's dots and of the space between them, in CSS px. */
 const DOT_PX = 2;
 
 /** Overlays drawn over or under the events of a communication lane. */
@@ -66,17 +66,17 @@ interface OverlayWindows {
 
 const NO_OVERLAY_WINDOWS: OverlayWindows = { wait: null, late: null, isNamed: false };
 
-// Ribbons of lateness: one mark per arrival at a collective, stronger if it is later.
+// Ribbons of lateness: one mark per arrival at a collective. Later arrivals have stronger marks.
 
 /** Width of a mark in CSS px, unless the next mark starts before its end. */
 export const MARK_PX = 2;
 
-/** Return the strength of a delay, a square root because delays differ by orders of magnitude. */
+/** Return the strength of a delay: a square root, as delays vary by orders of magnitude. */
 export function delayStrength(ns: number, max: number): number {
   return max <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / max)));
 }
 
-/** Return the index into a ramp. Index 0, the color of the lane, is used only for share 0. */
+/** Return the index into a ramp. Index 0, the color of the lane, is used only if the share is 0. */
 export function rampIndex(share: number, steps: number): number {
   return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
 }
@@ -127,14 +127,14 @@ export class LanePainter {
     this.raster.hatchRect(from, place.y0, to, place.y1, hatchOf(place, ground, line));
   }
 
-  /** Hatch the times at which only other ranks have data: this rank may not be idle then. */
+  /** Hatch the times with data only on other ranks: this rank may not be idle then. */
   drawNoDataHatch(place: RowPlacement): void {
     const { jobStart, dataStart, dataEnd, jobEnd } = place;
     this.hatchMissing(place, this.xOf(place, jobStart), this.xOf(place, dataStart));
     this.hatchMissing(place, this.xOf(place, dataEnd), this.xOf(place, jobEnd));
   }
 
-  /** Draw a column for each pixel with events too short for a rectangle. */
+  /** Draw a column for each pixel with events that are too short for a rectangle. */
   private drawColumns(place: LanePlacement, lane: LaneWindow): void {
     const { raster, paints } = this;
     const cells = residualCells(lane, RECT_PX * place.nsPerPx);
@@ -158,8 +158,8 @@ export class LanePainter {
   }
 
   /**
-   * Return the covered part of a pixel in cells, the kind or class with the most weight (`NO_CODE`
-   * without events), and whether the pixel must be visible because a cell has its middle in it.
+   * Return how much of a pixel is covered, in cells; the kind or class with the most weight
+   * (`NO_CODE` without events); and whether the pixel must be visible: it contains a cell's middle.
    */
   private columnOf(pixel: ReturnType<typeof cellsOfPixel>, cells: Residual, codes: Uint8Array) {
     const { x, from, to, first, last } = pixel;
@@ -172,7 +172,7 @@ export class LanePainter {
     let isMarked = false;
     for (let k = first; k <= last; k += 1) {
       if (counts[k]! <= 0) continue;
-      // A cell marks only the pixel of its middle, so that a single event is never 2 px wide.
+      // A cell marks only the pixel at its middle, so that a single event is never 2 px wide.
       const isSampled = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || isLastPixel);
       if (isSampled) isMarked = true;
       const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
@@ -211,7 +211,7 @@ export class LanePainter {
         const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[slice]!) : null;
         const line = hue === null ? solid : paints.hostEdge[hue]!;
         const tint = hue === null ? paints.tint[color]! : paints.hostTint[hue]!;
-        // The edge marks the start, so an event that begins before the view has none.
+        // The edge marks an event's start, so an event that begins before the view has no edge.
         const isStartVisible = sliceStart[slice]! >= start;
         const edge = isStartVisible ? edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr) : 0;
         raster.fillRect(x0, y0, Math.min(x0 + edge, right), y1, line);
@@ -243,7 +243,7 @@ export class LanePainter {
     }
   }
 
-  /** Draw waits over their events. A short wait is as high as its share of the pixel's time. */
+  /** Draw waits over their events. The height of a short wait is its share of the pixel's time. */
   drawWaits(place: LanePlacement, lane: LaneWindow): void {
     if (lane.empty) return;
     const { y0, y1 } = place;
@@ -258,7 +258,7 @@ export class LanePainter {
     });
   }
 
-  /** Draw the delay before each late kernel as a dotted line, red if the rank `isNamed`. */
+  /** Draw the delay before each late kernel as a dotted line, red if `isNamed`. */
   drawLate(place: LanePlacement, lane: LaneWindow, isNamed: boolean): void {
     if (lane.empty) return;
     const { raster } = this;
@@ -268,7 +268,7 @@ export class LanePainter {
     this.forEachColumn(place, lane, (x) => raster.fillRect(x, top, x + 1, top + dot, color));
     const pitch = 2 * dot;
     this.forEachSlice(place, lane, (x0, x1) => {
-      // All dots are on one grid; otherwise the dots of overlapping delays would form a solid line.
+      // All dots are on one grid. Otherwise, dots of overlapping delays would form a solid line.
       const first = x1 - x0 < pitch ? x0 : Math.floor(x0 / pitch) * pitch;
       for (let x = first; x < x1; x += pitch)
         raster.fillRect(Math.max(x, x0), top, Math.min(x + dot, x1), top + dot, color);
@@ -304,7 +304,7 @@ export class LanePainter {
     }
   }
 
-  /** Call `draw` for each pixel with events too short for a rectangle, and the share they cover. */
+  /** Call `draw` for each pixel with events too short for a rectangle, and their covered share. */
   private forEachColumn(
     place: LanePlacement,
     lane: LaneWindow,
@@ -332,7 +332,7 @@ export class LanePainter {
     if (ribbon === null || arrivals === undefined) return;
     const width = Math.max(1, Math.round(MARK_PX * dpr));
     let next = raster.width;
-    // From right to left, because each mark ends at the next one.
+    // From right to left, because each mark ends where the next one starts.
     for (let arrival = arrivals.last - 1; arrival >= arrivals.first; arrival -= 1) {
       const x = Math.floor(
         (timeOfBin(ribbon, ribbon.rankArrivals.bin[arrival]!) - start) / nsPerPx,
@@ -364,11 +364,11 @@ function edgeWidth(width: number, cssPx: number, dpr: number): number {
   return Math.max(1, Math.round(cssPx * dpr));
 }
 
-// Captions of hatched areas: no data of this rank, or less detail in the page than required.
+// Captions of hatched areas: no data of this rank, or less detail in the page than the view needs.
 
 const NO_DATA = "no data";
 const COARSE_CAPTION = "detail not embedded";
-/** Rows at least this high have captions. */
+/** Minimum height of rows with captions. */
 const CAPTION_FROM_PX = 18;
 const PLATE_PX = 15;
 
@@ -377,7 +377,7 @@ export function isCoarse(rank: SceneRank, nsPerPx: number): boolean {
   return rank.overview_level !== undefined && levelOf(nsPerPx) < rank.overview_level;
 }
 
-/** Draw captions where a rank has no data, or a saved page has too little detail. */
+/** Draw captions where a rank has no data or a saved page has too little detail. */
 export function drawNoData(pen: CanvasPen, frame: StageFrame): void {
   const { geometry, view, job, visible } = frame;
   const { lanesX, lanesWidth, dpr } = geometry;
@@ -403,7 +403,7 @@ interface CaptionArea {
   height: number;
 }
 
-/** Return the lanes of a row between two x; null if too narrow or partly scrolled away. */
+/** Return a row's lanes between two x; null if too narrow or partly scrolled away. */
 function captionArea(placed: PlacedRow, x0: number, x1: number): CaptionArea | null {
   const bands = placed.row.bands();
   const [first, last] = [bands[0], bands.at(-1)];
@@ -427,7 +427,7 @@ function drawNoDataCaption(
   drawPlate(pen, frame, area, NO_DATA, 0.5);
 }
 
-/** Draw text on a plate, at this share of the width of the area. */
+/** Draw text on a plate at this share of the area's width. */
 function drawPlate(
   pen: CanvasPen,
   { theme }: StageFrame,

@@ -44,7 +44,7 @@ function drawTitle(pen: CanvasPen, frame: StageFrame, x: number): void {
   pen.drawFirstFit(keys, x + PAD, y + SIZE.steps, availableWidth, FONT.label, theme.ink3);
 }
 
-/** Return names of the two numbers of each rank, from long to short. */
+/** Return names for the two numbers of each rank, from long to short. */
 function columnKeys(ranks: readonly SceneRank[], hasWaits: boolean): string[] {
   if (!ranks.some(({ summary }) => summary.some(({ role }) => role === "comm"))) return ["idle"];
   if (ranks.every(isMpi)) return [hasWaits ? "waiting · other" : "in MPI · other"];
@@ -69,7 +69,7 @@ function drawRow(pen: CanvasPen, frame: StageFrame, placed: PlacedRow, x: number
   const [left, top] = [x + PAD, y + offset];
   drawTimeBar(pen, frame, times, { left, top, width: geometry.margin - 2 * PAD, barHeight });
   const baseline = top + barHeight + (isTall ? 14 : 12);
-  // Figures of an earlier view would be wrong. A pale bar is at most a hint.
+  // Numbers of an earlier view would be wrong. A pale bar is at most a hint.
   if (!isCompact && !frame.isStale) drawNumbers(pen, frame, row.rank, times, { left, baseline });
 }
 
@@ -89,7 +89,7 @@ function isLateRank({ lateness }: StageFrame, { rank }: SceneRank): boolean {
   return lateness?.late.has(rank) ?? false;
 }
 
-/** Return a rank's times; null if it has no device, or until they are loaded. */
+/** Return a rank's times; null if it has no device or the times are not loaded. */
 function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   const { stats } = frame;
   const index = stats?.at.get(rank.rank);
@@ -108,7 +108,7 @@ function rowTimes(frame: StageFrame, rank: SceneRank): RowTimes | null {
   };
 }
 
-/** Draw a bar of how the visible time is divided; pale while it still shows an earlier view. */
+/** Draw a bar of how the visible time is spent; pale while it still shows an earlier view. */
 function drawTimeBar(
   pen: CanvasPen,
   { theme, isStale }: StageFrame,
@@ -147,7 +147,7 @@ function drawNumbers(
     const text = times.data > 0 ? `no ${deviceOf({ ranks: [rank] })} work` : "no data";
     pen.drawText(text, left, baseline, FONT.label, theme.ink3);
   } else if (rank.truncated !== null) {
-    // This time may lie in the missing part of the file, so it may not have been idle.
+    // The missing part of the file may contain this time, so the device may not have been idle.
     pen.drawText("file cut off", left, baseline, FONT.label, theme.warnInk);
   } else if (isLateRank(frame, rank)) {
     pen.drawText("causes the wait", left, baseline, FONT.labelStrong, theme.late);
@@ -157,7 +157,7 @@ function drawNumbers(
   }
 }
 
-/** Return the shares of waiting (or communication) and of idle time as text, long ones first. */
+/** Return the shares of waiting (or communication) and idle time as text, long ones first. */
 function shareTexts(frame: StageFrame, rank: SceneRank, times: RowTimes): TextPair[] {
   const { span, exposed, wait, idle, unrecorded } = times;
   const exposedName = isMpi(rank) ? "in MPI" : "exposed";
@@ -168,7 +168,7 @@ function shareTexts(frame: StageFrame, rank: SceneRank, times: RowTimes): TextPa
   const restName = isIdle ? "idle" : "unrecorded";
   const restShare = formatShare(Math.max(idle, unrecorded) / span);
   const rest = `${isMpi(rank) ? "other" : restName} ${restShare}`;
-  // The heading does not mention unrecorded time. If it has the words, they are dropped first.
+  // The heading does not mention unrecorded time. Words that are in the heading are dropped first.
   const hasHeading = frame.geometry.stripRows > 1 && isIdle;
   const shorter: TextPair[] = hasHeading
     ? [
@@ -179,7 +179,7 @@ function shareTexts(frame: StageFrame, rank: SceneRank, times: RowTimes): TextPa
   return [[text, rest], ...shorter];
 }
 
-/** Return whether waits are known for the window of the totals. */
+/** Return whether waits are known for the same window as the totals. */
 function hasWaits({ lateness, stats }: StageFrame): boolean {
   const waits = lateness?.lateness;
   const totals = stats?.stats;
@@ -209,7 +209,7 @@ function drawFirstPair(
   pen.drawText(fits[1], right, baseline, FONT.label, theme.ink3, "right");
 }
 
-/** Return whether a rank has only MPI rows: the rest of its time is then work, not idle time. */
+/** Return whether a rank has only MPI rows. The rest of its time is then work, not idle time. */
 export function isMpi({ summary }: Pick<SceneRank, "summary">): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");

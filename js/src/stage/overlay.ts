@@ -1,7 +1,7 @@
 /**
  * Draw the overlays of the rows: selection, search, hover, brush, ruler, notes, arrows.
  *
- * Selected events and search matches keep their colors and get an outline; a veil dims the rest.
+ * Selected events and search matches keep their colors and are outlined. A veil dims the rest.
  */
 
 import { countBelow, countUpTo } from "../engine/columns";
@@ -72,10 +72,10 @@ function areaOf(selection: SelectionJson | null): SelectedArea | null {
   return { start, end: end_ns ?? Number.POSITIVE_INFINITY, ranks, tracks };
 }
 
-/** Opacity of the veil, as the last two digits of a color. */
+/** Opacity of the veil, as the last two hex digits of a color. */
 const VEIL = "a8";
 
-/** In dimmed parts at least this wide, in px, names are written again. */
+/** Minimum width, in px, of dimmed parts on which names are written again. */
 const NAMES_FROM_PX = 8;
 
 /** Dims parts of the lanes. */
@@ -94,7 +94,7 @@ class Veil {
     if (box.width >= NAMES_FROM_PX) this.boxes.push(box);
   }
 
-  /** Write the names of dimmed events again: under the veil they are hard to read. */
+  /** Write the names of dimmed events again, because they are hard to read under the veil. */
   drawNames(): void {
     for (const lane of this.frame.visible.lanes) {
       const boxes = this.boxes.filter(({ y, height }) => y < lane.bottom && y + height > lane.top);
@@ -138,7 +138,7 @@ function drawArea(
   dimUpTo(rowsBottom, rowsBottom);
 }
 
-/** Return the vertical ranges of the selected rows, with adjacent ranges joined. */
+/** Return the vertical ranges of the selected rows, joining adjacent ranges. */
 function selectedBands(
   { visible, geometry }: OverlayFrame,
   ranks: readonly number[] | null,
@@ -150,7 +150,7 @@ function selectedBands(
   const isSelected = ({ rank, track, open }: StageRow): boolean => {
     if (ranks !== null && !ranks.includes(rank.rank)) return false;
     if (tracks === null) return true;
-    // A folded rank stands for its tracks.
+    // A folded rank represents its tracks.
     if (track === null) return !open && rank.tracks.some(({ key }) => tracks.includes(key));
     return tracks.includes(track.key);
   };
@@ -166,7 +166,7 @@ function selectedBands(
   );
 }
 
-/** Return the left and right edge of an event, at least a device px apart. */
+/** Return an event's left and right edges, at least a device px apart. */
 function eventExtent(pen: CanvasPen, frame: OverlayFrame, start: number, dur: number): Extent {
   const { geometry, view } = frame;
   const x0 = Math.max(-FAR_PX, pen.snap(xAtTime(geometry, view, start)));
@@ -261,7 +261,7 @@ function drawTimeMark(pen: CanvasPen, frame: OverlayFrame, mark: TimeMark): void
   }
 }
 
-/** Draw the last arrival at the selected collective: a line through all ranks, and a flag. */
+/** Draw the last arrival at the selected collective: a flag, and a line through all ranks. */
 function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: OverlayFrame): void {
   if (overlay.collective === null) return;
   const { time, rank } = overlay.collective;
@@ -277,7 +277,7 @@ function drawArrival(pen: CanvasPen, { geometry, theme, view, overlay }: Overlay
   pen.drawText(text, left + 5, top + 11, FONT.labelStrong, theme.bg);
 }
 
-/** Marked parts at least this far apart, in px, have separate outlines. */
+/** Minimum distance, in px, between marked parts with separate outlines. */
 const OUTLINE_GAP_PX = 4;
 
 /** Outline the marked parts of the lanes and dim everything else. */
@@ -302,7 +302,7 @@ function drawMarks(
   }
   for (const { band, y, top, bottom } of visible.lanes) {
     const { lane, height, stackLanes = [lane] } = band;
-    // Lanes that came into view after the request, and inner frames of a folded stack.
+    // The lane came into view after the request, or has the inner frames of a folded stack.
     if (!lanes.includes(lane) || lane !== stackLanes[0]) continue;
     const spans = marksOfLanes(marks, stackLanes).map((mark): Extent => {
       return [xOf(marks.bin[mark]!), xOf(marks.end[mark]!)];
@@ -321,7 +321,7 @@ function drawMarks(
 
 type Extent = [from: number, to: number];
 
-/** Join extents that are less than `gap` apart. They are sorted by their start. */
+/** Join extents that are less than `gap` apart. They are sorted by start. */
 function joinExtents(extents: readonly Extent[], gap: number): Extent[] {
   const joined: Extent[] = [];
   for (const [from, to] of extents) {
@@ -343,16 +343,16 @@ function marksOfLanes(marks: PlacedMarks["marks"], lanes: readonly number[]): nu
 // Arrows between the selected event and the events that it launched or that launched it.
 
 const ARROW_WIDTH = 1.75;
-/** If the ends of an arrow are closer than this, they are joined by a curve that bends left. */
+/** Below this distance between its ends, an arrow is a curve that bends to the left. */
 const BOW_BELOW_PX = 60;
 const ARROW_HEAD = 7;
-/** Points farther outside the view are moved to this distance, so that canvases can draw them. */
+/** Points farther outside the view are moved to this distance, which canvases can draw. */
 const FAR_PX = 3000;
 
 interface ArrowEnd {
   x: number;
   y: number;
-  /** Whether the event itself is visible, rather than the row in which it is folded. */
+  /** Whether the event itself is visible, and not only the row into which it is folded. */
   isVisible: boolean;
 }
 
@@ -361,7 +361,7 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
   for (const arrow of [...overlay.launches, ...overlay.flows]) {
     const { from, to } = arrow;
     const isFlow = "kind" in arrow;
-    // An operator may be longer than the view, so its arrow starts at the time of its target.
+    // An operator may be longer than the view, so its arrow starts at the target's time.
     const leaves = isFlow ? from.start + from.dur / 2 : Math.min(to.start, from.start + from.dur);
     const a = arrowEnd(frame, from, leaves);
     const b = arrowEnd(frame, to, to.start);
@@ -370,7 +370,7 @@ function drawFlows(pen: CanvasPen, frame: OverlayFrame): void {
   }
 }
 
-/** Return where an arrow ends: at an event, or below the row in which the event is folded. */
+/** Return where an arrow ends: at an event, or below the row into which the event is folded. */
 function arrowEnd(frame: OverlayFrame, event: Brief, time: number): ArrowEnd | null {
   const { geometry, view, visible } = frame;
   const { lanesX, lanesWidth } = geometry;

@@ -1,7 +1,7 @@
 /**
  * Paint the regions of a frame that have changed, on two canvases.
  *
- * The base canvas has head, names, lanes and totals; lanes are rasterized in memory and copied. The
+ * The base canvas has the head, names, lanes (copied from a raster in memory) and totals. The
  * overlay has selection, search matches and hover, so that moving the pointer repaints no lanes.
  */
 
@@ -52,7 +52,7 @@ export class Painter {
   paint(frame: StageFrame, dirty: ReadonlySet<StageRegion>): number {
     const { pen, overPen, raster } = this;
     const { width, height } = frame.geometry;
-    // The names of dimmed events are on the overlay.
+    // The overlay contains the names of dimmed events.
     const regions = dirty.has("lanes") ? new Set([...dirty, "overlay" as const]) : dirty;
     if (regions.has("overlay")) overPen.ctx.clearRect(0, 0, width, height);
     const { left, top } = lanesBox(frame.geometry);
@@ -150,7 +150,7 @@ function rasterize(raster: LaneRaster, frame: StageFrame): void {
 
 type TimeScale = Omit<RowPlacement, "y0" | "y1" | "dataStart" | "dataEnd" | "coarse">;
 
-/** Paint missing data, ribbon and lanes of a row. `toPx` converts heights to device px. */
+/** Paint a row's missing data, ribbon and lanes. `toPx` converts heights to device px. */
 function rasterizeRow(
   painter: LanePainter,
   frame: StageFrame,
@@ -179,7 +179,7 @@ function rasterizeRow(
   for (const { band, y: top, placed: laneRow } of frame.visible.lanes) {
     if (laneRow !== placed) continue;
     const place = placeBetween(top, top + band.height);
-    // Even the lowest lane is visible.
+    // Even the lowest lane must be visible.
     place.y1 = Math.max(place.y0 + 1, place.y1);
     rasterizeLane(painter, frame, band, place, isLate);
   }
@@ -196,7 +196,7 @@ function rasterizeLane(
   const window = windows.get(band.lane);
   if (window === null) return;
   const { form, over, track, stackLanes } = band;
-  // In a folded stack, inner frames are drawn over the frames that enclose them.
+  // In a folded stack, inner frames are drawn over their enclosing frames.
   const isOver = stackLanes !== undefined && band.lane !== stackLanes[0];
   const overlayOf = (lane: number | undefined): LaneWindow | null =>
     lane === undefined || lateness === null ? null : windows.get(lane);
@@ -228,7 +228,7 @@ function makePen(canvas: HTMLCanvasElement, settings: CanvasRenderingContext2DSe
 export type StageRegion = "head" | "gutter" | "lanes" | "margin" | "overlay";
 export const ALL_REGIONS: readonly StageRegion[] = ["head", "gutter", "lanes", "margin", "overlay"];
 
-/** Draws after changes, at most once per animation frame of the browser. */
+/** Draws after changes, at most once per animation frame. */
 export class FrameLoop {
   private dirty = new Set(ALL_REGIONS);
   private frame = 0;
@@ -236,7 +236,7 @@ export class FrameLoop {
 
   constructor(private readonly draw: (now: number) => void) {}
 
-  /** Request that these parts are redrawn. */
+  /** Request a redraw of these parts. */
   invalidate(...regions: readonly StageRegion[]): void {
     for (const region of regions) this.dirty.add(region);
     this.schedule();

@@ -1,20 +1,20 @@
-/** The colors of a theme as packed pixels by form, kind and shade, for the rasterizer. */
+/** A theme's colors as packed pixels for the rasterizer, by form, kind and shade. */
 
 import type { ClassPalette, ClassStyle, ClassShares, Kind } from "../protocol/source";
 import { weightOfClass } from "../facts/event_classes";
 import type { Theme } from "../ui/theme";
 import type { BandForm } from "./bands";
 
-/** Number of steps between the color of a lane and the full color, for partly covered pixels. */
+/** Number of steps between a lane's color and the full color, for partly covered pixels. */
 export const STEPS = 16;
 export const SHADES = 3;
-/** Alpha of cells from another level, drawn until the right level is loaded. */
+/** Alpha of cells from another level, drawn until the required level is loaded. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
-/** Share of the color in columns of host events, which are too narrow for a tint and an edge. */
+/** Share of the color in columns of host events, which are too narrow for tint and edge. */
 const PALE_COLUMN = 0.55;
 const BAR_ALPHA = 0.75;
-/** Opacity of the late color over the row of a rank that makes the rest of the job wait. */
+/** Opacity of the late color in the row of a rank that makes the rest of the job wait. */
 export const LATE_TINT = 0.07;
 
 interface Rgb {
@@ -28,7 +28,7 @@ export function rgb(hex: string): Rgb {
   return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
 }
 
-/** Mix two colors: `share` of `a`, and the rest of `b`. */
+/** Mix a share of color `a` with the rest of `b`. */
 export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
   return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
@@ -68,7 +68,7 @@ export function readableOn(background: Rgb, texts: readonly [string, string]): s
   return contrast(rgb(a), background) >= contrast(rgb(b), background) ? a : b;
 }
 
-/** Return the dark text color of the theme. In the dark theme, it differs from `ink`. */
+/** Return the theme's dark text color, which in the dark theme differs from `ink`. */
 function darkText(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
@@ -96,10 +96,10 @@ function buildRamp(stops: readonly string[]): Uint32Array {
 
 /** The style of a kind or class of events. */
 interface EventStyle {
-  /** Colors by shade, with the text colors for them. */
+  /** Colors for each shade, and the text colors to use on them. */
   colors: readonly Rgb[];
   texts: readonly string[];
-  /** Strength of columns, by lane form. */
+  /** Strength of columns, keyed by lane form. */
   columns: Readonly<Record<"solid" | "pale" | "bar", number>>;
   /** Share of the color in a tint. */
   tint: number;
@@ -110,7 +110,7 @@ interface EventStyle {
 
 export type StagePaints = Readonly<ReturnType<typeof buildPaints>>;
 
-/** Return the column colors by lane form. `alpha` is their opacity over the background. */
+/** Return the column colors for each lane form. `alpha` is the opacity over the background. */
 function buildColumns(
   styles: readonly EventStyle[],
   lane: Rgb,
@@ -128,7 +128,7 @@ function buildColumns(
   return { solid, counter: solid, pale: rampOf("pale", bg), bar: rampOf("bar", bg) };
 }
 
-/** `hostStyle` is the code of host calls; -1 if names do not determine their colors. */
+/** `hostStyle` is the code of host calls; -1 if names do not determine the colors of host calls. */
 function buildPaints(
   theme: Theme,
   styles: readonly EventStyle[],
@@ -142,12 +142,12 @@ function buildPaints(
     host: hostStyle,
     /** Whether entries are event classes instead of kinds. */
     byClass,
-    /** By entry, the weight of a pixel's share, which keeps changed calls visible among others. */
+    /** For each entry, the weight of its share of a pixel, which keeps changed calls visible. */
     columnWeights: Uint8Array.from(styles, (_, code) => (byClass ? weightOfClass(code) : 1)),
-    /** Class of events in tiles that have no classes. */
+    /** Class of events in tiles without classes. */
     unknownClass: styles.length - 1,
     bg: pack(bg),
-    /** Background of the marks. Device lanes have their own, so that their idle time is visible. */
+    /** Background of marks. Device lanes have their own background to make idle time visible. */
     ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
     rule: packColor(theme.rule),
     hatchLine: packColor(theme.ruleStrong, 0.32),
@@ -161,14 +161,14 @@ function buildPaints(
     ),
     /** Text on a solid rectangle: entry `kind · 3 + shade`. */
     textOn: styles.flatMap(({ texts }) => texts),
-    /** By hue, for host calls colored by name. */
+    /** For host calls colored by name, indexed by hue. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
-    /** By kind: whether it is drawn as a tint with an edge even among device events. */
+    /** For each kind, whether it is drawn as a tint with an edge even among device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
-    /** By kind: width of the edge in CSS px. */
+    /** For each kind, the width of its edge in CSS px. */
     edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),
-    /** By class: whether it is hatched on a pale background, and that background. */
+    /** For each class, whether it is hatched on a pale background, and the background color. */
     hatched: Uint8Array.from(styles, ({ hatched }) => (hatched ? 1 : 0)),
     hatchedGround: Uint32Array.from(styles, ({ colors }) =>
       pack(mix(colors[0]!, bg, HATCH_GROUND)),
@@ -181,7 +181,7 @@ function buildPaints(
     /** Color ramp of a ribbon, from on time to latest. */
     ribbon: buildRamp(theme.waiting),
     lateLine: packColor(theme.late),
-    /** Color of late arrivals of a rank that does not make the rest of the job wait. */
+    /** Color of late arrivals of ranks that do not make the rest of the job wait. */
     lastLine: packColor(theme.ink3),
     /** Background of the row of a rank that makes the rest of the job wait. */
     lateGround: packColor(theme.late, LATE_TINT),
@@ -215,7 +215,7 @@ export function kindPaints(
 // Coloring by class instead of kind. Tiles contain the class of each event.
 
 const PALE_CLASS_COLUMN = 0.75;
-/** Share of the color in the background of a hatch, and in a host call. */
+/** Share of the color in the background of a hatched event and in a host call. */
 const HATCH_GROUND = 0.16;
 const CLASS_TINT = 0.3;
 const FAINT_SHARE = 0.45;
@@ -239,7 +239,7 @@ export function classPaints(theme: Theme, classes: ClassPalette): StagePaints {
   return buildPaints(theme, styles, { hostStyle: -1, byClass: true });
 }
 
-// The class shares of device work over the whole job, for the minimap.
+// The class shares of device work over the whole job, drawn in the minimap.
 
 /** Return a function that gives the color and share of each class at a time. */
 export function classSharesAt(

@@ -2,7 +2,7 @@
  * Draw the rows of two stages in one place, rank by rank and track by track.
  *
  * Both stages have the same size, one in front of the other. Each draws its own rows and leaves
- * gaps for the rows of the other. The stage in front is clipped to its rows. With rows 40 px high:
+ * gaps for the other stage's rows. The stage in front is clipped to its rows. With rows 40 px high:
  *
  *   stage behind     rank 0 at 0     rank 1 at 80
  *   stage in front   rank 0 at 40    rank 1 at 120
@@ -10,11 +10,11 @@
 
 import type { PlacedRow, RowLayout, StageRow } from "./rows";
 
-/** Placement of the rows of a stage among the rows of another stage. */
+/** Placement of a stage's rows among the rows of another stage. */
 export interface RowPairing {
-  /** Whether this stage is behind the other one. Its rows come first if so. */
+  /** Whether this stage is behind the other one. If so, its rows come first. */
   isBehind: boolean;
-  /** The words for the stages behind and in front, such as "before" and "after". */
+  /** Words for the stages behind and in front, such as "before" and "after". */
   words: readonly [string, string];
   /** For each rank of the stage behind, the corresponding rank of the stage in front. */
   partners: ReadonlyMap<number, number>;
@@ -31,7 +31,7 @@ function rowsByRank({ rows }: RowLayout): StageRow[][] {
   return blocks;
 }
 
-/** Merge two lists in their order. Partners are adjacent; others come before the next pair. */
+/** Merge two lists in order. Partners are adjacent; other items come before the next pair. */
 function mergeInOrder<T>(
   behind: readonly T[],
   front: readonly T[],
@@ -49,8 +49,8 @@ function mergeInOrder<T>(
 
 /**
  * Place the rows of both layouts, with tracks below their ranks. A row of the stage behind gets the
- * name that both have, such as `rank 0`, and its partner below gets the word `after`. If a row has
- * no partner, or the names differ, name and word are joined.
+ * name that it shares with its partner, such as `rank 0`, and the partner below it gets the word
+ * `after`. If a row has no partner, or the names differ, name and word are joined.
  */
 export function interleaveRows(
   behind: RowLayout,
@@ -77,12 +77,12 @@ export function interleaveRows(
     }
   }
   for (const layout of [behind, front]) {
-    // Pinned rows that do not scroll would hide rows of the other stage.
+    // Pinned rows, which do not scroll, would hide rows of the other stage.
     Object.assign(layout, { height: top, stickyCount: 0, stickyHeight: 0 });
   }
 }
 
-/** Return whether two rows are both heads, or tracks of the same role and name. */
+/** Return whether two rows are both heads, or both tracks with the same role and name. */
 function areSameTrack({ track }: StageRow, { track: other }: StageRow): boolean {
   if (track === null || other === null) return track === other;
   // Numbers of processes, threads and devices differ between runs.

@@ -32,7 +32,7 @@ export class CanvasPen {
     return Math.round(value * this.dpr) / this.dpr;
   }
 
-  /** Line width of about 1 CSS px in whole device pixels. */
+  /** Line width of about 1 CSS px, in whole device pixels. */
   get hairline(): number {
     return Math.max(1, Math.round(this.dpr)) / this.dpr;
   }
@@ -71,7 +71,7 @@ export class CanvasPen {
     this.ctx.fillRect(right - thick, top + thick, thick, bottom - top - 2 * thick);
   }
 
-  /** Draw a rectangle of diagonal lines with a border, which means time spent waiting. */
+  /** Draw a bordered, hatched rectangle to represent time spent waiting. */
   hatchedRect(
     x: number,
     y: number,
@@ -136,7 +136,7 @@ export class CanvasPen {
     this.ctx.fillText(text, align === "left" ? this.snap(x) : x, y);
   }
 
-  /** Draw as much of the text as fits in `maxWidth`. Return the width used; 0 if nothing fits. */
+  /** Draw as much of the text as fits into `maxWidth`. Return the width used; 0 if nothing fits. */
   drawTruncated(
     text: string,
     x: number,
@@ -197,7 +197,7 @@ export class CanvasPen {
     ctx.clip();
     draw();
     ctx.restore();
-    // `restore` resets the context, so the cached settings are no longer valid.
+    // `restore` resets the context, so the cached settings are invalid.
     this.font = "";
     this.color = "";
     this.align = "left";

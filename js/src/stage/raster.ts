@@ -1,6 +1,6 @@
-/** Fill rectangles and pixel columns in memory, much faster than with canvas calls. */
+/** Fill rectangles and pixel columns in memory, which is much faster than canvas calls. */
 
-/** The colors of a hatch, with the distance and thickness of its lines in device px. */
+/** The colors of a hatch, and the distance and thickness of its lines in device px. */
 export interface Hatch {
   ground: number;
   line: number;
@@ -8,7 +8,7 @@ export interface Hatch {
   thickness: number;
 }
 
-/** An area in device px, of which the pixel rows `top` to `bottom - 1` can be drawn on. */
+/** An area in device px in which the pixel rows `top` to `bottom - 1` can be drawn on. */
 export class ClippedArea {
   protected top = 0;
   protected bottom: number;
@@ -56,9 +56,9 @@ export class PixelRaster extends ClippedArea {
   }
 
   /**
-   * Draw a column one pixel wide and `size` high, standing on `base`. The strength of the topmost
-   * pixel is its covered share: `ramp[column … column + steps]` goes from the background to the
-   * full color.
+   * Draw a column that is one pixel wide and `size` high, standing on `base`. The strength of its
+   * topmost pixel is that pixel's covered share: `ramp[column … column + steps]` goes from the
+   * background to the full color.
    */
   fillColumn(
     x: number,
@@ -99,7 +99,7 @@ export class PixelRaster extends ClippedArea {
   }
 }
 
-/** The drawing functions for lanes. */
+/** The drawing functions used for lanes. */
 export type LaneRaster = Pick<
   PixelRaster,
   "width" | "height" | "clip" | "fillRect" | "fillColumn" | "hatchRect"

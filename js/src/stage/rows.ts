@@ -33,21 +33,21 @@ export interface StageRow {
   name: string;
   /** Shorter names for a narrow gutter, from long to short. */
   shortNames: readonly string[];
-  /** In paired rows: the name to draw (null: `name`), and whether its partner is the row above. */
+  /** In paired rows: the name to draw (null: `name`), and whether the row above is its partner. */
   pairName?: string | null;
   isJoined?: boolean;
   /** The ranks that the row represents, including `rank`. */
   memberRanks: readonly number[];
   badge: "fold" | "unfold" | null;
-  /** Number of lanes without events in view, which are drawn as thin lines. */
+  /** Number of lanes without events in view, drawn as thin lines. */
   thinLanes: number;
   /** Whether each Python stack has a single row; null if there are no stacks. */
   stacks: "folded" | "open" | null;
-  /** Why the rank has its own row while similar ranks are folded; "" if it does not apply. */
+  /** Why the rank has its own row while similar ranks are folded; "" if that is not the case. */
   reason: string;
   open: boolean;
   pinned: boolean;
-  /** Distance from the top of the rows, before scrolling. */
+  /** Distance from the top of the rows, ignoring scrolling. */
   top: number;
   height: number;
   bands(): readonly Band[];
@@ -66,7 +66,7 @@ export interface RowLayout {
   foldSizes: FoldSizes;
 }
 
-/** Pinned rows that need more than this share of the height scroll like all other rows. */
+/** Maximum share of the height for pinned rows. If they need more, they scroll like other rows. */
 const STICKY_SHARE = 0.6;
 
 function rankKey(rank: SceneRank): string {
@@ -77,7 +77,7 @@ function trackKey(rank: SceneRank, track: SceneTrack): string {
   return `${rank.rank}/${track.key}`;
 }
 
-/** Return the test of a filter. If it is not a regular expression, it is matched literally. */
+/** Return a filter's test. A filter that is not a regular expression is matched literally. */
 export function compileRowFilter(filter: string): ((text: string) => boolean) | null {
   if (filter === "") return null;
   let expression: LinearRegExp;
@@ -101,14 +101,14 @@ function tracksOf(rank: SceneRank): SceneTrack[] {
   return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
 }
 
-/** Return whether a similar rank's row represents this rank, which is neither found nor pinned. */
+/** Return whether this rank, neither found nor pinned, is represented by a similar rank's row. */
 function isFoldedAway(rank: SceneRank, state: RowState, isFound: boolean): boolean {
   const representative = state.rankGroups?.hidden.get(rank.rank);
   if (representative === undefined || isFound || state.pinned.includes(rankKey(rank))) return false;
   return state.onlyRanks?.has(representative) !== false;
 }
 
-/** Return, for each rank with a row, its tracks below the head; null if the rank is folded. */
+/** Return the tracks below the head of each rank with a row; null if the rank is folded. */
 function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | null> {
   const test = compileRowFilter(state.filter);
   const shown = new Map<number, SceneTrack[] | null>();
@@ -135,7 +135,7 @@ function shownRanks(scene: Scene, state: RowState): Map<number, SceneTrack[] | n
   return shown;
 }
 
-/** Return the name of a track: its device, `CPU` or its process, and its label. */
+/** Return a track's name: its device, `CPU` or its process, followed by its label. */
 function trackName(rank: SceneRank, track: SceneTrack): string {
   if (track.role === "stream") {
     const devices = new Set(
@@ -237,7 +237,7 @@ const NO_LANES: ReadonlySet<number> = new Set();
 
 /**
  * Lay out the rows of `scene` in `state`. `availableHeight` is the height that they may fill
- * without scrolling. `emptyLanes` are the lanes of tracks without events in view.
+ * without scrolling. `emptyLanes` are track lanes that have no events in view.
  */
 export function layoutRows(
   scene: Scene,
@@ -278,7 +278,7 @@ interface RowPlan {
   scene: Scene;
   state: RowState;
   visibleRanks: ReadonlyMap<number, SceneTrack[] | null>;
-  /** Position of each pin, by its key. */
+  /** Position of each pin, keyed by the pin's key. */
   pins: ReadonlyMap<string, number>;
   foldSizes: FoldSizes;
   emptyLanes: ReadonlySet<number>;
@@ -311,7 +311,7 @@ function collectRows(plan: RowPlan): { pinned: StageRow[]; unpinned: StageRow[] 
   return { pinned: pinned.flatMap(({ rows }) => rows), unpinned };
 }
 
-/** Return the head of a rank, then its tracks without a pin of their own. */
+/** Return a rank's head, followed by its tracks without their own pins. */
 function rowsOfRank(
   rank: SceneRank,
   tracks: readonly SceneTrack[] | null,
@@ -352,7 +352,7 @@ export interface PlacedRow {
 }
 
 /**
- * Return the visible rows from back to front: scrolling rows, the head of the open rank whose
+ * Return the visible rows from back to front: scrolling rows, then the head of the open rank whose
  * tracks are at the top, then pinned rows.
  */
 export function placeRows(
@@ -383,14 +383,14 @@ export function placeRows(
   return placed;
 }
 
-/** Return the scrolling rows of which a part is below `top`. */
+/** Return the scrolling rows that extend below `top`. */
 export function rowsBelow({ rows, stickyCount }: RowLayout, top: number): readonly StageRow[] {
   const first = rows.findIndex((row, i) => i >= stickyCount && row.top + row.height > top);
   return first < 0 ? [] : rows.slice(first);
 }
 
 /**
- * Return the head that stays above the tracks at `top`, the first of `scrolling`, and its shift:
+ * Return the head that stays above the tracks at `top` (the first of `scrolling`) and its shift:
  * how far the next rank pushes it up. Null if no head does.
  */
 function stickyHead(
@@ -438,12 +438,12 @@ export const BADGE_WIDTH = 14;
 /** Tolerance to the left and right of the badge, in CSS px. */
 const BADGE_HIT_MARGIN = 5;
 
-/** Return the left edge of the badge. While a rank is open, rows have arrows to the left of it. */
+/** Return the badge's left edge. While a rank is open, rows have arrows to its left. */
 export function badgeLeft({ mode }: FoldSizes): number {
   return mode === "line" ? 24 : 11;
 }
 
-/** Return the left and right edge of the area in which a press hits the badge. */
+/** Return the left and right edges of the area in which a press hits the badge. */
 export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   const left = badgeLeft(fold);
   return {
@@ -452,7 +452,7 @@ export function badgeHitArea(fold: FoldSizes): { left: number; right: number } {
   };
 }
 
-/** Return the ranks in the row of `rank`: `rank`, then the similar ranks without a row. */
+/** Return the ranks in the row of `rank`: `rank` itself, then similar ranks without a row. */
 function membersOf(
   groups: RankGroups | null | undefined,
   rank: number,

@@ -24,13 +24,13 @@ export class RowsView {
   lanes: readonly number[] = [];
   /** Lanes drawn over the visible lanes. */
   overlayLanes: readonly number[] = [];
-  /** Lanes that scrolling by one screen would make visible. */
+  /** Lanes that would become visible if the rows were scrolled by one screen. */
   nearbyLanes: readonly number[] = [];
   scroll = 0;
   /** Visible ranks that have a ribbon of late arrivals. */
   ribbonRanks: readonly number[] = [];
   private emptyLanes: ReadonlySet<number> = new Set();
-  /** The rows of another stage drawn in the same place. */
+  /** The rows of another stage that are drawn in the same place. */
   pairing: (RowPairing & { other: RowsView }) | null = null;
 
   constructor(
@@ -56,7 +56,7 @@ export class RowsView {
     this.placeAt(anchoredScroll(before, this.layout, this.scroll));
   }
 
-  /** Return the layout with the fewest thin lanes, the lowest ones, in which all rows fit. */
+  /** Return the layout in which all rows fit with the fewest thin lanes, which are the lowest. */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
@@ -71,7 +71,7 @@ export class RowsView {
     return layoutWith(low);
   }
 
-  /** Lay out the rows within a height. Paired stages share it equally. */
+  /** Lay out the rows within a height, which paired stages share equally. */
   private layoutIn(height: number, state: RowState, thinLanes?: ReadonlySet<number>): RowLayout {
     const share = this.pairing === null ? 1 : 2;
     return layoutRows(this.scene, state, height / share, this.geometry.lateRow, thinLanes);
@@ -84,19 +84,19 @@ export class RowsView {
     return true;
   }
 
-  /** Scroll this view, and the one that it is paired with. */
+  /** Scroll this view and its paired view. */
   private placeAt(scroll: number): void {
     for (const view of this.views) view.place(scroll);
   }
 
-  /** Return the scroll position that brings `lane` into view; null if no row shows it. */
+  /** Return the scroll position that reveals `lane`; null if the lane is in no row. */
   scrollFor(lane: number): number | null {
     return scrollToReveal(this.layout, this.geometry.rowsHeight, this.scroll, lane);
   }
 
   rowInfos(): RowInfo[] {
     const { layout, geometry, scroll } = this;
-    // The head of an open rank may be fixed at the top instead of its position in the layout.
+    // An open rank's head may be fixed at the top instead of being at its position in the layout.
     const shown = new Map(this.visible.placed.map(({ row, y }) => [row, y]));
     return layout.rows.map((row, i) => {
       const y = geometry.rowsTop + row.top - (i < layout.stickyCount ? 0 : scroll);
@@ -104,7 +104,7 @@ export class RowsView {
     });
   }
 
-  /** This view and the one that it is paired with, if any. */
+  /** This view and, if any, its paired view. */
   private get views(): RowsView[] {
     return this.pairing === null ? [this] : [this, this.pairing.other];
   }
@@ -114,7 +114,7 @@ export class RowsView {
     return sum(this.views.map(({ scene, state }) => layoutRows(scene, state, 0).height));
   }
 
-  /** Return the height of all rows within `maxHeight`, ignoring filter and selected ranks. */
+  /** Return the height of all rows, at most `maxHeight`, ignoring filter and selected ranks. */
   heightIn(maxHeight: number): number {
     const heights = this.views.map(
       (view) => view.layoutIn(maxHeight, { ...view.state, filter: "", onlyRanks: null }).height,
@@ -123,8 +123,8 @@ export class RowsView {
   }
 
   /**
-   * Find the empty lanes of open ranks. `isEmpty` is null for a lane that is not loaded. Scroll so
-   * that `fixedLane` keeps its position. Return whether the layout has changed.
+   * Find the empty lanes of open ranks. `isEmpty` returns null for a lane that is not loaded.
+   * Scroll so that `fixedLane` keeps its position. Return whether the layout has changed.
    */
   updateEmptyLanes(
     isEmpty: (lane: number, rank: SceneRank) => boolean | null,
@@ -132,7 +132,7 @@ export class RowsView {
   ): boolean {
     const emptyLanes = new Set<number>();
     for (const { rank, track } of this.layout.rows) {
-      // Counters, and lanes with waits drawn over them, are never thin.
+      // Counters and lanes under waits are never thin.
       if (track === null || track.role === "counter") continue;
       const firstLane = track.lane0 + (track.wait === undefined ? 0 : 1);
       for (let lane = firstLane; lane < track.lane0 + track.lanes; lane += 1) {
@@ -217,12 +217,12 @@ export class VisibleLanes {
     return this.byLane.get(lane) ?? null;
   }
 
-  /** Return the row of a folded rank, or the head of an open one. */
+  /** Return the row of a folded rank, or the head of an open rank. */
   findHead(rank: number): PlacedRow | null {
     return this.heads.get(rank) ?? null;
   }
 
-  /** Return the band of the row into which the lane of an event is folded. */
+  /** Return the band of the row into which an event's lane is folded. */
   findSummaryLane({ rank, lane, kind }: Brief): VisibleLane | null {
     const row = this.findHead(rank)?.row;
     if (row === undefined) return null;
@@ -236,7 +236,7 @@ export class VisibleLanes {
     return summaryLane === undefined ? null : this.findLane(summaryLane.lane);
   }
 
-  /** Return the row at `y`; if rows overlap, the one in front. */
+  /** Return the row at `y`; if rows overlap, the row in front. */
   rowAt(y: number): PlacedRow | null {
     for (let i = this.placed.length - 1; i >= 0; i -= 1) {
       const row = this.placed[i]!;
@@ -247,7 +247,7 @@ export class VisibleLanes {
     return null;
   }
 
-  /** Return the lane at `y`, or the nearest lane of the row within 2 px. */
+  /** Return the lane at `y`, or the row's nearest lane within 2 px. */
   laneAt(y: number): VisibleLane | null {
     const row = this.rowAt(y);
     let best: VisibleLane | null = null;
@@ -277,7 +277,7 @@ function firstRowOf({ rows, stickyCount }: RowLayout, { rank }: SceneRank): Stag
   return rows.find((row, i) => i >= stickyCount && row.rank.rank === rank);
 }
 
-/** Return the scroll position that keeps the topmost rank of `before` in place in `after`. */
+/** Return the scroll position at which the topmost rank of `before` keeps its place in `after`. */
 export function anchoredScroll(before: RowLayout, after: RowLayout, scroll: number): number {
   const [topRow] = rowsBelow(before, scroll + before.stickyHeight);
   if (topRow === undefined || scroll === 0) return scroll;
@@ -296,7 +296,7 @@ function showsLane(row: StageRow, lane: number): boolean {
   );
 }
 
-/** Return the scroll position that brings `lane` into view; null if no row shows it. */
+/** Return the scroll position that reveals `lane`; null if the lane is in no row. */
 export function scrollToReveal(
   layout: RowLayout,
   viewportHeight: number,
@@ -311,7 +311,7 @@ export function scrollToReveal(
   if (band === undefined) return null;
   const top = row.top + band.top;
   const bottom = top + band.height;
-  // The head of an open rank covers rows that scroll under it.
+  // An open rank's head covers rows that scroll under it.
   const cover = layout.stickyHeight + (row.track === null ? 0 : layout.foldSizes.height);
   if (top - cover - REVEAL_PAD < scroll)
     return clampScroll(layout, viewportHeight, top - cover - REVEAL_PAD);
@@ -330,7 +330,7 @@ export function stageGeometry(
 ): StageGeometry {
   const hasLateRow = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, hasLateRow].filter(Boolean).length;
-  // The margin shows only device times.
+  // The margin contains only device times.
   const hasMargin = scene.ranks.some(hasDevice);
   return computeGeometry(width, height, dpr, rows, hasLateRow, rulers, hasMargin);
 }

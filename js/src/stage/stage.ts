@@ -36,10 +36,10 @@ import { loadFullPicture, stageSvg, type FullPicture } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 import { isLaneEmpty } from "./tile_store";
 
-/** Empty lanes shrink when the view has not changed for this long, so not during gestures. */
+/** Empty lanes shrink after the view has not changed for this long, and so not during gestures. */
 const IDLE_AFTER_MS = 250;
 
-/** Minimap, axis, steps, gutter, lanes and margin, without toolbars, panels, keys, shared state. */
+/** Minimap, axis, steps, gutter, lanes and margin; not toolbars, panels, keys or shared state. */
 export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();
@@ -65,11 +65,11 @@ export class Stage {
   geometry: StageGeometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
-  /** The view that was last reported to the listeners as final. */
+  /** The last view that was reported to the listeners as final. */
   private reportedView: Span | null = null;
   /** Whether the geometry was computed for this scene. */
   private isMeasured = false;
-  /** The stage whose rows are interleaved with the rows of this one; see `Stage.pair`. */
+  /** The stage whose rows are interleaved with this one's; see `Stage.pair`. */
   private paired: Stage | null = null;
   /** Requests and drawing pause while the stage is not visible. */
   private readonly visibility: ElementVisibility;
@@ -106,7 +106,7 @@ export class Stage {
     );
   }
 
-  /** Replace the scene, when the same widget gets another TraceSet. */
+  /** Replace the scene when the widget gets another TraceSet. */
   setScene(scene: Scene): void {
     const { classed } = this.data.store;
     this.data.destroy();
@@ -151,7 +151,7 @@ export class Stage {
 
   /**
    * Draw two stages in one place, rank by rank, the first behind the second. `partners` maps ranks
-   * of the first to ranks of the second. Only the head of the first is visible.
+   * of the first stage to ranks of the second. Only the head of the first stage is visible.
    */
   static pair(
     stages: readonly [Stage, Stage],
@@ -183,7 +183,7 @@ export class Stage {
     for (const listener of this.rowListeners) listener();
   }
 
-  /** The window that shows everything: the job, or a longer window if one was set. */
+  /** The window that shows everything: the job's span, or a longer window if one was set. */
   get reach(): Span {
     return this.camera.reach;
   }
@@ -201,7 +201,7 @@ export class Stage {
     return this.rowsView.rowInfos();
   }
 
-  /** Return top and bottom of a row together with its partner on the paired stage. */
+  /** Return the top and bottom of a row and its partner on the paired stage, taken together. */
   extentOf({ top, height }: RowInfo): { top: number; bottom: number } {
     const bottom = top + height;
     const others = this.paired?.rows() ?? [];
@@ -213,7 +213,7 @@ export class Stage {
     return { top: above?.top ?? top, bottom };
   }
 
-  /** Call `listener` when rows change their height because other lanes are empty in view. */
+  /** Call `listener` when row heights change because other lanes are empty in view. */
   onRowsChange(listener: () => void): void {
     this.rowListeners.push(listener);
   }
@@ -269,7 +269,7 @@ export class Stage {
     return this.scrollTo(this.rowsView.scroll + pixels);
   }
 
-  /** Scroll a lane into view. Return false if its row is folded or filtered out. */
+  /** Scroll a lane into view. Return false if its row is folded away or filtered out. */
   reveal(lane: number): boolean {
     const scroll = this.rowsView.scrollFor(lane);
     if (scroll === null) return false;
@@ -297,7 +297,7 @@ export class Stage {
   }
 
   /**
-   * Return the height of all rows in CSS px. With `maxHeight`, they are stretched up to that
+   * Return the height of all rows in CSS px. With `maxHeight`, rows are stretched up to that
    * height, and rows hidden by a filter or by the selected ranks are included.
    */
   contentHeight(maxHeight?: number): number {
@@ -317,7 +317,7 @@ export class Stage {
     return stageSvg(this.frame(THEMES.light, picture), caption);
   }
 
-  /** Repaint after a change that no setter covers. */
+  /** Repaint after a change that is not covered by a setter. */
   invalidate(): void {
     this.measure();
     this.data.retry();
@@ -349,7 +349,7 @@ export class Stage {
     if (part === "stats" || part === "lateness") this.request();
   }
 
-  /** Shrink the lanes that are empty in the view, once it rests and its tiles are loaded. */
+  /** Shrink the lanes that are empty in the view, once the view rests and its tiles are loaded. */
   private shrinkWhenIdle(): void {
     clearTimeout(this.restTimer);
     this.restTimer = window.setTimeout(() => {
@@ -378,7 +378,7 @@ export class Stage {
 
   private measure(): void {
     const size = sizeOf(this.el);
-    // A hidden output has no size. The drawing is kept until it is shown again.
+    // A hidden output has no size. The drawing is kept until the output is shown again.
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
@@ -387,7 +387,7 @@ export class Stage {
     this.isMeasured = true;
     const rulers = this.paired === null ? 1 : 2;
     const geometry = stageGeometry(this.scene, width, height, dpr, rulers);
-    // Rows begin below the head that is visible.
+    // Rows begin below the visible head.
     const { rowsTop, rowsHeight } =
       this.paired === null || this.rowsView.pairing?.isBehind === true
         ? geometry
@@ -471,7 +471,7 @@ export class Stage {
   }
 
   private draw(now: number): void {
-    // A canvas that was never drawn is black, also in prints and screenshots.
+    // A canvas that was never drawn is black, including in prints and screenshots.
     if (!this.visibility.now && !this.isBlank) return;
     if (this.camera.step(now)) {
       this.loop.invalidate("head", "lanes", "overlay");
@@ -542,7 +542,7 @@ export class Stage {
   }
 }
 
-/** The parts of the stage that show each reply. */
+/** The parts of the stage in which each reply is shown. */
 const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly StageRegion[]>> = {
   stats: ["gutter", "margin"],
   lateness: ["gutter", "lanes", "margin"],
@@ -551,7 +551,7 @@ const REGIONS_OF_DATA: Readonly<Record<Exclude<DataPart, "tiles">, readonly Stag
   marks: ["overlay"],
 };
 
-/** Return `make` with a cache of its last result, used for calls with the same arguments. */
+/** Return `make` with its last result cached for calls with the same arguments. */
 function memoizeLast<Args extends unknown[], T>(make: (...args: Args) => T): (...args: Args) => T {
   let last: { args: Args; value: T } | null = null;
   return (...args) => {

@@ -20,7 +20,7 @@ import { LaneWindows } from "./lane_window";
 import { levelOf, missingTiles, TileStore, type TileTarget } from "./tile_store";
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
-/** Font size of texts without an attribute of their own, in px. */
+/** Font size, in px, of texts without their own size attribute. */
 const FONT_PX = "11";
 
 class SvgContext {
@@ -145,7 +145,7 @@ class SvgContext {
     return this.measureContext.measureText(text);
   }
 
-  /** Draw a bitmap of a few plain colors as boxes, one per run of equal pixels in a column. */
+  /** Draw a bitmap of few plain colors as boxes, one per run of equal pixels in a column. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
     const { width: across, height: down } = image;
     const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
@@ -176,7 +176,7 @@ export function recordSvg(
   if (measureContext === null) throw new Error("This browser does not provide a 2D canvas.");
   const sheet = new SvgSheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="${FONT_PX}">`);
-  // The context has all members that `CanvasPen` uses.
+  // The context has all members used by `CanvasPen`.
   paint(new SvgContext(sheet, measureContext) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
   return sheet.svg(width, height, title);
@@ -199,7 +199,7 @@ export function stageSvg(frame: StageFrame, caption: SvgCaption): string {
   );
 }
 
-/** Draw title, legend, stage and scale. `above`: the height of title and legend. */
+/** Draw the title, legend, stage and scale. `above`: the height of title and legend. */
 function drawPicture(
   context: CanvasRenderingContext2D,
   sheet: SvgSheet,
@@ -307,7 +307,7 @@ function waitKeys(pen: CanvasPen, { theme, stats, lateness }: StageFrame): Legen
   ];
 }
 
-/** Return the kinds that visible rows may have, device kinds first. */
+/** Return the kinds that may occur in visible rows, device kinds first. */
 function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   const rows = visible.placed.map(({ row }) => row);
   const ranks = rows.map(({ rank }) => rank);
@@ -316,7 +316,7 @@ function visibleKinds({ scene, visible }: StageFrame): Kind[] {
   return (Object.keys(present) as Kind[]).filter((kind) => present[kind]);
 }
 
-/** Return, by kind, whether tracks of these ranks can have such events; device kinds first. */
+/** Return, per kind, whether tracks of these ranks can have such events; device kinds first. */
 export function possibleKinds(
   ranks: readonly SceneRank[],
   { steps }: Scene,
@@ -339,7 +339,7 @@ export function possibleKinds(
 class SvgRaster extends ClippedArea implements LaneRaster {
   private readonly fills = new Map<number, string>();
 
-  /** `width` and `height` are in device px, `origin` is in CSS px of the sheet. */
+  /** `width` and `height` are in device px; `origin` is in CSS px of the sheet. */
   constructor(
     private readonly sheet: SvgSheet,
     width: number,
@@ -404,9 +404,9 @@ function pixelToCss(pixel: number): string {
   return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// Collects shapes and texts as SVG, bottom first.
+// Collect shapes and texts as SVG, bottom first.
 
-/** Two shapes are merged into one path if at most this many other batches lie between them. */
+/** Maximum number of other batches between two shapes that are merged into one path. */
 const MERGE_DISTANCE = 12;
 
 /** The outline of adjacent boxes on the same base, up to the right end of the last box. */
@@ -445,7 +445,7 @@ export function escapeXml(text: string): string {
   );
 }
 
-/** Return the attributes of a color: six hex digits and an opacity, known to all SVG readers. */
+/** Return a color's attributes: six hex digits and an opacity, which every SVG reader supports. */
 export function paintAttribute(name: "fill" | "stroke", css: string, alpha: number): string {
   const [, color = css, alphaHex = "ff"] = /^(#[0-9a-f]{6})([0-9a-f]{2})$/i.exec(css) ?? [];
   const opacity = (Number.parseInt(alphaHex, 16) / 255) * alpha;
@@ -501,7 +501,7 @@ export class SvgSheet {
     ].join("\n");
   }
 
-  /** Return the latest batch of this color, or a new one if a later batch overlaps the box. */
+  /** Return the latest batch of this color, or a new batch if a later one overlaps the box. */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
     for (
@@ -534,12 +534,12 @@ function closeOutline(batch: Batch): void {
   batch.open = null;
 }
 
-// The data for a picture of all rows, not only the visible ones.
+// The data for a picture of all rows, not only the visible rows.
 
 /** The fields of a frame that differ in a picture of all rows. */
 export type FullPicture = Pick<StageFrame, "geometry" | "visible" | "view" | "windows" | "ribbon">;
 
-/** Load the data of all rows in the current view; with `classed`, also the event classes. */
+/** Load the data of all rows in the current view and, if `classed`, the event classes. */
 export async function loadFullPicture(
   source: Source,
   shown: StageFrame,
@@ -568,7 +568,7 @@ async function loadTiles(
   target: TileTarget,
   classed: boolean,
 ): Promise<TileStore> {
-  // A separate store without a limit: no tile may be evicted before it is drawn.
+  // A separate store without a limit, because no tile may be evicted before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
   store.classed = classed;
   for (;;) {

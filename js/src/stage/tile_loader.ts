@@ -1,7 +1,7 @@
 /**
  * Request tiles, one request at a time, for the currently visible lanes and level.
  *
- * The next request is planned after the previous reply, so tiles that have scrolled out of view are
+ * Each request is planned after the previous reply, so tiles that have scrolled out of view are
  * never requested. When the view is complete and at rest, the tiles around it are requested.
  */
 
@@ -39,9 +39,9 @@ import {
   TileStore,
 } from "./tile_store";
 
-/** Tiles outside the view are requested when it has not changed for this long, in ms. */
+/** Tiles outside the view are requested after the view has not changed for this long, in ms. */
 export const IDLE_MS = 90;
-/** Delay before a failed request is repeated once. Later repeats need a change of the view. */
+/** Delay before a failed request is repeated once. For later repeats, the view must change. */
 export const RETRY_MS = 1500;
 const MAX_REPLY_BYTES = 800_000;
 
@@ -59,7 +59,7 @@ export class TileLoader {
     private readonly onTiles: () => void,
   ) {}
 
-  /** Load the tiles of what is visible now; requests for the previous view are dropped. */
+  /** Load the tiles of the visible part. Requests for the previous view are dropped. */
   show(viewport: TileViewport): void {
     this.viewport = viewport;
     this.failures = 0;
@@ -213,13 +213,13 @@ export class StageData {
   show({ viewport, overlayLanes, target, width, overlay, ribbons }: PictureRequest): void {
     const lateness = this.lateness.value;
     const lanes = lateness === null ? viewport.lanes : [...viewport.lanes, ...overlayLanes];
-    // Tiles are loaded only for the end of an animation, not for the frames before it.
+    // Tiles are loaded only for the end of an animation, not for its frames.
     const zoom = (target[1] - target[0]) / (viewport.view[1] - viewport.view[0]);
     this.loader.show({ ...viewport, lanes, view: target, nsPerPx: viewport.nsPerPx * zoom });
     const window = { start: Math.floor(viewport.view[0]), end: Math.ceil(viewport.view[1]) };
     const [start, end] = overlay.figures?.span ?? [window.start, window.end];
     if (this.hasDevice) this.stats.ask({ start, end });
-    // Matching collectives is slow at first, so everything that does not need it comes first.
+    // Matching collectives is slow at first, so everything that does not depend on it comes first.
     if (this.hasCollectives && (this.stats.value !== null || lateness !== null)) {
       this.lateness.ask({ start, end });
     }
@@ -233,7 +233,7 @@ export class StageData {
     if (overlay.search === "") this.searchMarks.clear();
     else this.searchMarks.ask({ text: overlay.search, ...marks });
     const { selection } = overlay;
-    // Selections that do not restrict events are drawn as an area.
+    // A selection that does not restrict events is drawn as an area.
     if (selection !== null && (selection.query !== null || selection.ids !== null)) {
       this.selectionMarks.ask({ selection, ...marks });
     } else {

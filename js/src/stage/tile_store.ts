@@ -1,5 +1,5 @@
 /**
- * Cache of tiles by lane, level and index.
+ * Cache of tiles, keyed by lane, level and index.
  *
  * At level L, a cell is 2^L ns wide, and a tile has 256 cells: tile 5 of level 10 begins at 5 · 256
  * · 1024 ns. A tile without events is stored as `EMPTY_TILE`, which differs from a missing tile.
@@ -22,10 +22,10 @@ export interface Tile {
   readonly sliceName: Uint32Array;
   readonly sliceKind: Uint8Array;
   readonly sliceFlags: Uint8Array;
-  /** By cell and by slice. Empty if classes were not requested. */
+  /** Classes of cells and slices; empty if classes were not requested. */
   readonly classes: Uint8Array;
   readonly sliceClass: Uint8Array;
-  /** For counter lanes. Empty for other lanes. */
+  /** For counter lanes; empty for other lanes. */
   readonly min: Float32Array;
   readonly max: Float32Array;
   readonly bytes: number;
@@ -43,14 +43,14 @@ interface CachedTile {
   used: number;
 }
 
-/** Estimated memory of an entry besides its arrays, such as objects and map slots. */
+/** Estimated memory of an entry apart from its arrays, such as objects and map slots. */
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
 /** An eviction reduces the store to this share of the limit, so that evictions are rare. */
 const EVICT_TO_SHARE = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
-/** A tile that was requested and has no events. */
+/** A requested tile that has no events. */
 export const EMPTY_TILE: Tile = {
   busy: new Uint16Array(TILE_CELLS),
   count: new Uint16Array(TILE_CELLS),
@@ -69,16 +69,16 @@ export const EMPTY_TILE: Tile = {
 };
 
 export class TileStore {
-  /** Short names by key. The store assigns its own keys, because keys of kernel and page differ. */
+  /** Short names by key. The store assigns its own keys, because the kernel's and page's differ. */
   readonly names = new Map<number, string>();
   /** Hashes of the names, for colors. */
   readonly hashes: number[] = [];
   private readonly keys = new Map<string, number>();
-  /** Incremented when tiles of a lane change, to invalidate data derived from them. */
+  /** Incremented when a lane's tiles change, to invalidate data derived from them. */
   readonly versions: Uint32Array;
   /** Whether tiles without classes count as missing. They are drawn until they are replaced. */
   classed = false;
-  /** By lane, level and index. */
+  /** Keyed by lane, level and index. */
   private readonly lanes = new Map<number, Map<number, Map<number, CachedTile>>>();
   sizeBytes = 0;
   private clock = 0;
@@ -90,7 +90,7 @@ export class TileStore {
     this.versions = new Uint32Array(lanes);
   }
 
-  /** Advance the clock: later reads count as more recent. */
+  /** Advance the clock, so that later reads count as more recent. */
   tick(): void {
     this.clock += 1;
   }
@@ -111,7 +111,7 @@ export class TileStore {
     return entry.tile;
   }
 
-  /** Add the names of a reply. Return the store's key for each key of the reply. */
+  /** Add a reply's names. Return the store's key for each key of the reply. */
   private storeNames(names: TilesReply["names"]): Map<number, number> {
     const keyOfReplyKey = new Map<number, number>();
     for (const [replyKey, name] of Object.entries(names)) {
@@ -125,7 +125,7 @@ export class TileStore {
 
   /**
    * Add the reply to a request for `parts`. Requested tiles that are not in the reply are empty.
-   * The name keys of the reply are replaced by those of the store.
+   * The reply's name keys are replaced by the store's keys.
    */
   add(parts: readonly TileBlock[], reply: TilesReply): void {
     this.tick();
@@ -158,7 +158,7 @@ export class TileStore {
     this.versions[lane]! += 1;
   }
 
-  /** Evict the least recently used tiles, about 1/16 of all at a time. */
+  /** Evict the least recently used tiles, about 1/16 of all tiles at a time. */
   private evict(): void {
     const rows = [...this.lanes.values()].flatMap((levels) => [...levels.values()]);
     const stamps = rows.flatMap((row) => Array.from(row.values(), ({ used }) => used));
@@ -173,7 +173,7 @@ export class TileStore {
     }
   }
 
-  /** Evict all tiles last read at `stamp` or before: a view needs all its tiles. */
+  /** Evict all tiles last read at or before `stamp`: a view needs all its tiles. */
   private evictUntil(stamp: number): void {
     for (const [lane, levels] of this.lanes) {
       for (const [level, row] of levels) {
@@ -195,7 +195,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const first = reply.sliceFirst[i]!;
   const last = reply.sliceFirst[i + 1]!;
   const classed = reply.classes.length > 0;
-  // Copy: a subarray would keep the whole reply in memory as long as any of its tiles.
+  // Copy: a subarray would keep the whole reply in memory as long as it exists.
   return {
     ...EMPTY_TILE,
     busy: reply.busy.slice(from, to),
@@ -224,9 +224,9 @@ function counterTile(reply: TilesReply, i: number): Tile {
   };
 }
 
-// The choice of the tiles to request next.
+// Choose the tiles to request next.
 
-/** Limit of tiles per request. The reply is well below 1 MB even if every tile is full. */
+/** Maximum number of tiles per request. A reply is well below 1 MB even if every tile is full. */
 const REQUEST_TILES = 512;
 
 export interface TileRequest {
@@ -253,17 +253,17 @@ export function levelOf(nsPerPx: number): number {
   return Math.min(Math.floor(Math.log2(nsPerPx)), MAX_LEVEL);
 }
 
-/** Return the tile indices of `level` that overlap `view` within `range`; `last` is exclusive. */
+/** Return the indices of `level` tiles that overlap `view` within `range`; `last` is exclusive. */
 export function tileRange(view: Span, level: number, range: Span): { first: number; last: number } {
   const width = TILE_CELLS * 2 ** level;
   const start = Math.max(view[0], range[0]);
-  // A zero-length event may be exactly at the end of the job.
+  // A zero-length event may be exactly at the job's end.
   const end = Math.min(view[1], range[1] + 1);
   const first = Math.floor(start / width);
   return { first, last: Math.max(first, Math.ceil(end / width)) };
 }
 
-/** Return whether a lane has no event in view; null if a tile is not loaded. */
+/** Return whether a lane has no events in view; null if a tile is not loaded. */
 export function isLaneEmpty(
   store: TileStore,
   lane: number,
@@ -284,14 +284,14 @@ export function isLaneEmpty(
   return true;
 }
 
-/** Tiles of one level for some lanes in a window. */
+/** Tiles of a level, for some lanes in a window. */
 export interface TileTarget {
   lanes: readonly number[];
   level: number;
   window: Span;
 }
 
-/** Return the missing tiles of a target within `range` as rectangles, at most `maxTiles` tiles. */
+/** Return a target's missing tiles within `range` as rectangles, at most `maxTiles` tiles. */
 export function missingTiles(
   store: TileStore,
   { lanes, level, window }: TileTarget,
@@ -321,7 +321,7 @@ export function missingTiles(
   return tiles === 0 ? null : { level, parts: [...blocks.values()], tiles };
 }
 
-/** Return the tiles that are missing from the viewport; null if there are none. */
+/** Return the visible tiles that are missing; null if there are none. */
 export function planVisible(
   store: TileStore,
   { lanes, nsPerPx, view, range }: TileViewport,
@@ -330,8 +330,8 @@ export function planVisible(
 }
 
 /**
- * Return tiles likely to be needed next, most likely first: a screen to either side, one level in,
- * one level out, the lanes above and below, the whole job.
+ * Return the tiles likely to be needed next, most likely first: a screen to either side, one level
+ * in, one level out, the lanes above and below, the whole job.
  */
 export function planAhead(store: TileStore, viewport: TileViewport): TileRequest | null {
   const { view, lanes, nearbyLanes, range } = viewport;

@@ -1,4 +1,4 @@
-/** The lanes for screen readers: an off-screen grid of the visible rows and the selected event. */
+/** The lanes for screen readers: an off-screen grid of visible rows and the selected event. */
 
 import { ranksText } from "../facts/rank_text";
 import type { ReadonlySignal } from "@preact/signals";
@@ -53,7 +53,7 @@ export function AccessGrid({
   );
 }
 
-/** Return the index of the row of an event's track or, if its rank is folded, of the rank. */
+/** Return the row index of an event's track or, if the rank is folded, of the rank. */
 function rowIndexOf(ctx: TimelineContext, rows: readonly RowInfo[], { rank, lane }: Brief): number {
   const track = ctx.lanes.locate(lane)?.track?.key;
   const exact = rows.findIndex((row) => row.rank === rank && row.track?.key === track);

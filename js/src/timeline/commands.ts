@@ -1,4 +1,4 @@
-/** The commands of a timeline, which keys, buttons and menus run. */
+/** A timeline's commands, which are run by keys, buttons and menus. */
 
 import { selectionSpan } from "../protocol/selection";
 import type { Span } from "../protocol/source";
@@ -20,7 +20,7 @@ import type { SearchController } from "./search";
 import type { EventSelection } from "./selected_event";
 import type { StatusLine } from "./status";
 
-/** Commands that repeat while their key is held. */
+/** Commands that repeat while their key is held down. */
 const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "zoom-in": { axis: "zoom", direction: 1 },
   "zoom-out": { axis: "zoom", direction: -1 },
@@ -30,12 +30,12 @@ const PUSHES: Partial<Record<Command, Omit<KeyPush, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
-/** Action of the arrow keys if no event is selected. */
+/** What the arrow keys do if no event is selected. */
 const ARROW_PANS: Partial<Record<Command, Command>> = { previous: "pan-left", next: "pan-right" };
 
 const BUTTON_ZOOM = 2;
 
-/** Commands for the selected event. They wait for replies to earlier keys, which may select it. */
+/** Commands for the selected event. They wait for replies to earlier keys that may select it. */
 const EVENT_COMMANDS: ReadonlySet<Command> = new Set<Command>([
   "zoom-selection",
   "mark",
@@ -146,7 +146,7 @@ export class Commands {
     };
   }
 
-  /** Run a command. Return false if there was nothing to do, so that the key propagates. */
+  /** Run a command. Return false if there was nothing to do, which lets the key propagate. */
   run(command: Command): boolean {
     const act = this.actions[command];
     if (act === undefined) return false;
@@ -182,7 +182,7 @@ export class Commands {
     return true;
   }
 
-  /** Fold or unfold the group of the row under the pointer, or else of the selected event. */
+  /** Fold or unfold the group of the row under the pointer, or that of the selected event. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.app;
     if (rows.rankGroups.value === null) return false;

@@ -30,19 +30,19 @@ export class Emitter {
 }
 
 export class TimelineContext {
-  /** The last failure, which is shown below the toolbar. */
+  /** The last failure, shown below the toolbar. */
   readonly failure = signal<CardMessage | null>(null);
   readonly theme = signal<ThemeName>("light");
-  /** Window of the figures in legend and margin; null for the view. */
+  /** Window of the figures in the legend and margin; null: the view. */
   readonly figures = signal<FigureWindow | null>(null);
-  /** Emitted when the user repeats failed requests. */
+  /** Emitted when the user retries failed requests. */
   readonly retryRequested = new Emitter();
-  /** Requests by keys and clicks that select an event. */
+  /** Requests that select an event, sent for keys and clicks. */
   readonly requests = new RequestQueue();
   private readonly sceneSignal;
   private readonly laneIndex = computed(() => new LaneIndex(this.scene));
 
-  /** The property by which events are colored: the selected one, if this job supports it. */
+  /** The property that determines event colors: the selected one if this job supports it. */
   readonly color = computed((): TimelineColor => {
     const { color } = this.shared.stateSignal.value;
     return color === "bound" && !this.hasBounds ? "kind" : color;
@@ -50,13 +50,13 @@ export class TimelineContext {
 
   constructor(
     scene: Scene,
-    /** The widget's element, which receives the keys. */
+    /** The widget's element, which receives key presses. */
     readonly root: HTMLElement,
     readonly stage: Stage,
     readonly source: ObservedSource,
     readonly shared: SharedStateStore,
     readonly signal: AbortSignal,
-    /** Whether the timeline is a panel linked with others, which may limit the ranks it shows. */
+    /** Whether the timeline is a panel linked with others, which may limit the displayed ranks. */
     readonly isLinkedPanel: boolean,
   ) {
     this.sceneSignal = new Signal(scene);
@@ -71,7 +71,7 @@ export class TimelineContext {
     this.sceneSignal.value = scene;
   }
 
-  /** Whether events can be colored by what limits them. */
+  /** Whether events can be colored by their bound. */
   get hasBounds(): boolean {
     return this.scene.without_bounds === "";
   }
@@ -85,7 +85,7 @@ export class TimelineContext {
     return this.laneIndex.value;
   }
 
-  /** Return the summary lane that shows the events of a stream's lane; null for other lanes. */
+  /** Return the summary lane with the events of a stream's lane; null for other lanes. */
   foldedLane(lane: number): number | null {
     const place = this.lanes.locate(lane);
     if (place?.track?.role !== "stream") return null;
@@ -119,7 +119,7 @@ export class TimelineContext {
   }
 }
 
-/** A series of requests in which each request aborts the previous one. */
+/** A series of requests. Each request aborts the previous one. */
 export class LatestRequest {
   readonly isPending = signal(false);
   private aborter = new AbortController();
@@ -133,7 +133,7 @@ export class LatestRequest {
     this.isPending.value = false;
   }
 
-  /** Send a request. Pass on its reply or failure, unless it is aborted. */
+  /** Send a request. Pass on its reply or failure unless it is aborted. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -158,8 +158,8 @@ export class LatestRequest {
 }
 
 /**
- * Requests by keys and clicks, sent one at a time. A key pressed before the reply to an earlier key
- * acts on what that reply selects.
+ * Requests sent for keys and clicks, one at a time. A key pressed before the reply to an earlier
+ * key acts on the event selected by that reply.
  */
 export class RequestQueue {
   private waiting: (() => void)[] = [];
@@ -171,7 +171,7 @@ export class RequestQueue {
     else this.waiting.push(act);
   }
 
-  /** Send a request after all earlier ones. Unless canceled, pass on its reply or failure. */
+  /** Send a request after all earlier ones. Pass on its reply or failure unless it is canceled. */
   ask<T>(
     send: (signal: AbortSignal) => Promise<T>,
     show: (reply: T) => void,
@@ -193,7 +193,7 @@ export class RequestQueue {
     });
   }
 
-  /** Cancel the request in flight, and drop all that wait for it. */
+  /** Cancel the request in flight, and drop all requests that wait for it. */
   cancel(): void {
     this.inFlight?.abort();
     this.inFlight = null;
@@ -217,7 +217,7 @@ export function throttle(ms: number, signal: AbortSignal, call: () => void): () 
   };
 }
 
-/** Return a function that runs `call` once, `ms` after it was last called, unless canceled. */
+/** Return a function that runs `call` once, `ms` after its own last call, unless canceled. */
 export function debounce(
   ms: number,
   signal: AbortSignal,
@@ -235,7 +235,7 @@ export function debounce(
 
 // Time marks over the lanes, set with M.
 
-/** Add a mark for a time range. Of the marks that are not kept, only the last one remains. */
+/** Add a mark for a time range. Of the marks that are not kept, only the newest remains. */
 export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: boolean): TimeMark[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = marks.filter(
@@ -244,7 +244,7 @@ export function addTimeMark(marks: readonly TimeMark[], span: Span, isKept: bool
   return [...others, { start, end, kept: isKept }];
 }
 
-/** Remove the mark nearest to a time; of several equally near marks, the last one. */
+/** Remove the mark nearest to a time; if several are equally near, the last one. */
 export function removeNearestTimeMark(marks: readonly TimeMark[], time: number): TimeMark[] {
   const distances = marks.map(({ start, end }) => Math.max(start - time, time - end, 0));
   const nearest = distances.lastIndexOf(Math.min(...distances));

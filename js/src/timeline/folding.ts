@@ -10,12 +10,12 @@ import type { EventSelection } from "./selected_event";
 import { foldedText } from "./text";
 
 const MIN_RANKS = 3;
-/** With more ranks, similar ranks are folded, unless the user or Python chose otherwise. */
+/** If there are more ranks, similar ones are folded unless the user or Python decided otherwise. */
 const MAX_UNFOLDED = 16;
-/** If more ranks of a group are selected, they do not get rows of their own. */
+/** If more ranks of a group are selected, they do not get their own rows. */
 const MAX_KEPT_OPEN = 8;
 
-/** Return the groups of similar ranks. Ranks of unfolded groups or in `keptOpen` are not hidden. */
+/** Return the groups of similar ranks. Ranks of unfolded groups or in `keptOpen` stay visible. */
 export function rankGroupsOf(
   { clusters, outliers }: Clusters,
   unfolded: ReadonlySet<number>,
@@ -41,7 +41,7 @@ export function rankGroupsOf(
   };
 }
 
-/** Return the selected ranks that get their own rows: the few of each partly selected group. */
+/** Return the selected ranks that get their own rows, if they are few and not a whole group. */
 export function ranksShownAlone(
   { clusters }: Clusters,
   selection: SelectionJson | null,
@@ -57,14 +57,14 @@ export interface FoldingState {
   /** Whether ranks can be folded. In a saved page, this is not known before the first reply. */
   isOffered: boolean;
   isOn: boolean;
-  /** Whether similar ranks are to be folded, and are not known yet. */
+  /** Whether similar ranks are to be folded but are not known yet. */
   isPending: boolean;
   /** The ranks that share a row. */
   groups: readonly (readonly number[])[];
 }
 
 export interface FoldingOptions {
-  /** Whether to fold similar ranks; null or missing: only if there are many. */
+  /** Whether to fold similar ranks. If null or missing, they are folded if there are many ranks. */
   folded?: boolean | null;
   /** Called when the user has folded or unfolded ranks. */
   saveFolded?: (folded: boolean) => void;
@@ -76,7 +76,7 @@ export class FoldingController {
   private readonly isUnavailable = signal(false);
   private readonly unfolded = signal<ReadonlySet<number>>(new Set());
   private readonly newest: LatestRequest;
-  /** Rank of the selected event. It has its own row, so that the event is visible. */
+  /** Rank of the selected event. It has its own row to make the event visible. */
   private readonly keptOpen = computed(() => this.app.picking.stateSignal.value.key?.rank ?? null);
   private readonly rankGroups = computed((): RankGroups | null => {
     const clusters = this.clusters.value;
@@ -122,7 +122,7 @@ export class FoldingController {
     return this.clusters.value?.note ?? "";
   }
 
-  /** The number of shown ranks, or a note that the request is running; "" if all are shown. */
+  /** The number of displayed ranks, or a note that the request is running; "" if all are. */
   get rankCountText(): string {
     if (this.isEnabled.value && this.newest.isPending.value) return " Finding similar ranks …";
     const hidden = this.rankGroups.value?.hidden.size ?? 0;
@@ -148,7 +148,7 @@ export class FoldingController {
     if (on) this.ask();
   }
 
-  /** Unfold the ranks that a row represents, or fold them again. Return false if there are none. */
+  /** Unfold the ranks represented by a row, or fold them again. Return false if there are none. */
   toggleGroup(rank: number): boolean {
     if (this.rankGroups.value === null) return false;
     const group = this.clusters.value?.clusters.find(({ ranks }) => ranks.includes(rank));
@@ -166,7 +166,7 @@ export class FoldingController {
     });
   }
 
-  /** Find similar ranks, if they are to be folded. Called after the first replies. */
+  /** Find similar ranks if they are to be folded. Called after the first replies. */
   ready(): void {
     // Without a kernel, folding is offered only if the page contains the reply.
     if (this.isEnabled.value || this.app.ctx.source.status === "none") this.ask();
@@ -181,7 +181,7 @@ export class FoldingController {
       ({ reply }) => (this.clusters.value = reply),
       (error) => {
         this.isUnavailable.value = true;
-        // A page without data about similar ranks does not offer to fold them.
+        // A page without data about similar ranks offers no folding.
         if (ctx.source.status !== "none") ctx.fail("Similar ranks cannot be found", error);
       },
     );

@@ -1,4 +1,4 @@
-/** The selected gap of a device, found by a click or because the selected window is a gap. */
+/** The selected idle gap of a device, found by a click or because the selected window is a gap. */
 
 import { signal } from "@preact/signals";
 import { windowSelection } from "../protocol/selection";
@@ -24,7 +24,7 @@ export class GapSelection {
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  /** Return the device gap and the lane gap at an instant; null where there is no gap. */
+  /** Return the device gap and the lane gap at an instant; null if there is no gap. */
   async gapsAt(
     rank: number,
     lane: number | null,
@@ -35,7 +35,7 @@ export class GapSelection {
     return (await source.ask("gap", { rank, lane, time: Math.floor(time) }, signal)).reply;
   }
 
-  /** Select the gap of the device or, without one, of the lane. Return false without either. */
+  /** Select the device's gap or, if it has none, the lane's. Return false if neither exists. */
   select(rank: number, lane: number, { gap, lane_gap: laneGap }: GapReply): boolean {
     const { ctx, picking } = this.app;
     const { start, end } = gap ?? laneGap ?? {};
@@ -64,7 +64,7 @@ export class GapSelection {
   }
 }
 
-/** Return rank and edges of a selected window that may be a gap; null for other selections. */
+/** Return the rank and edges of a selected window that may be a gap; null for other selections. */
 function gapEdges(window: SelectionJson | null) {
   if (window === null || window.query !== null || window.ids !== null) return null;
   const { start_ns: start, end_ns: end, ranks, tracks } = window;

@@ -1,4 +1,4 @@
-/** The lower edge of a timeline's rows. Dragging it, or keys, set the height. */
+/** The lower edge of a timeline's rows. The height is set by dragging it, or by keys. */
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
@@ -9,7 +9,7 @@ const MIN_PX = 120;
 const STEP_PX = 24;
 
 export class HeightControl {
-  /** Height as drawn, which is less than requested if the rows need less. */
+  /** Height as drawn, which is less than the requested height if the rows need less. */
   readonly userHeight = signal(MIN_PX);
   readonly naturalHeight = signal(MIN_PX);
   private requestedHeight = MIN_PX;
@@ -37,7 +37,7 @@ export class HeightControl {
 
 export function HeightEdge({ height }: { height: HeightControl }) {
   const userHeight = height.userHeight.value;
-  /** Start position of a drag, and the height at that time. */
+  /** Where a drag started, and the height at that time. */
   const from = useRef<{ y: number; height: number } | null>(null);
   const endDrag = (): void => {
     if (from.current !== null) height.save();

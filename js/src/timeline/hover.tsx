@@ -36,18 +36,18 @@ import type { RowPin } from "./pin";
 import type { RowsController } from "./rows";
 import { arrivalText, cutText } from "./text";
 
-/** Exact figures of a cell are requested when the pointer has rested on it for this long. */
+/** The pointer must rest on a cell for this long before its exact figures are requested. */
 const DWELL_MS = 140;
-/** The tooltip is updated when the view has not changed for this long. */
+/** The view must be unchanged for this long before the tooltip is updated. */
 const SETTLE_MS = 90;
 const MARK_HIT_PX = 40;
 
-/** Return `12.4 %`, with a decimal to distinguish the shares of adjacent cells. */
+/** Return a share such as `12.4 %`. The decimal distinguishes the shares of adjacent cells. */
 export function busyText(share: number): string {
   if (share <= 0) return "0\u202f%";
   if (share >= 1) return "100\u202f%";
   const percent = share * 100;
-  // These would be rounded to 0 or 100 %.
+  // These shares would be rounded to 0 or 100 %.
   if (percent < 0.05) return "<0.1\u202f%";
   if (percent > 99.95) return ">99.9\u202f%";
   return `${percent.toFixed(1)}\u202f%`;
@@ -71,7 +71,7 @@ function lateLines({ name, dur }: Slice, rank: number): TooltipLine[] {
   ];
 }
 
-/** Describe the ranks that a row represents, or why a rank has its own row. */
+/** Describe the ranks that share a row, or why a rank has its own row. */
 function foldedRankLines({ rank, memberRanks }: RowInfo, groups: RankGroups | null): TooltipLine[] {
   if (groups === null) return [];
   const lines: TooltipLine[] = [];
@@ -96,7 +96,7 @@ interface HoverParts {
 }
 
 export class HoverController {
-  /** The row under the pointer, for pinning. */
+  /** The row under the pointer, used for pinning. */
   row: RowInfo | null = null;
   readonly hovered = signal<Slice | null>(null);
   readonly tooltip = new TooltipState();
@@ -146,7 +146,7 @@ export class HoverController {
     this.setRow(null, null);
   }
 
-  /** Hide the tooltip when the view moves under the pointer, and update it when the view rests. */
+  /** Hide the tooltip while the view moves under the pointer. Update it when the view rests. */
   private requestRefresh(): void {
     this.laneExtent = null;
     if (this.point === null) return;
@@ -221,7 +221,7 @@ export class HoverController {
     const { exactCell } = this;
     const widthNs = cell.end - cell.start;
     const exactCount = exactCell?.count ?? null;
-    // Tiles store counts up to this one.
+    // `MAX_U16` is the maximum count that tiles can store.
     const more = exactCount === null && cell.count === MAX_U16 ? " or more" : "";
     const countText = `${plural(exactCount ?? cell.count, "event")}${more}`;
     const share = exactCell === null ? cell.busy : exactCell.busy / Math.max(widthNs, 1);
@@ -234,7 +234,7 @@ export class HoverController {
     ];
   }
 
-  /** Return the longest event of a cell as text; as long as it is unknown, the main kind. */
+  /** Return a cell's longest event as text or, while it is unknown, the main kind. */
   private longestText(mainKind: Kind | null): string {
     const { exactCell, cellError } = this;
     if (exactCell?.longest) {
@@ -324,7 +324,7 @@ export class HoverController {
     return gaps.lane_gap === null ? [] : this.laneGapLines(gaps.lane_gap, lane);
   }
 
-  /** Describe what other streams do while a device lane has no work. */
+  /** Describe what other streams do while a device lane is without work. */
   private laneGapLines({ start, end, running }: LaneGap, lane: number): string[] {
     const { lanes } = this.app.ctx;
     const place = lanes.locate(lane);
@@ -348,7 +348,7 @@ export class HoverController {
     return gap !== null && gap.start <= time && time < gap.end ? hoveredGaps : null;
   }
 
-  /** Request exact figures when the pointer rests on a cell, a counter or a gap. */
+  /** Request exact figures once the pointer rests on a cell, a counter or a gap. */
   private requestDetails(x: number, hit: StageHit): void {
     const { slice, cell, lane } = hit;
     if (slice !== null || lane === null) this.reset();
@@ -386,7 +386,7 @@ export class HoverController {
     this.requestLater(`gap ${lane}/${Math.floor(hit.time)}`, () =>
       this.newest.ask(
         (signal) => gapSelection.gapsAt(rank, lane, hit.time, signal),
-        // A failure is shown only after a click.
+        // Failures are shown only after a click.
         (gaps) => {
           this.hoveredGaps = { ...gaps, lane };
           this.refreshNow();

@@ -1,9 +1,9 @@
 /**
- * Handle keys while the widget has the focus. Keys that the widget uses do not propagate: a
+ * Handle keys while the widget has the focus. Keys that the widget uses do not propagate, because a
  * notebook would add or delete cells. All other keys reach the host and the browser.
  *
- * Our own pages (`data-hta-page`) are not notebooks. There, keys apply to the timeline under the
- * pointer, or to the first one, even without the focus.
+ * The project's own pages (`data-hta-page`) are not notebooks. On them, keys apply to the timeline
+ * under the pointer, or to the first timeline, even if it has no focus.
  */
 
 import { isTextEntry } from "../ui/dom";
@@ -54,18 +54,18 @@ export function listenToKeys(parts: KeyboardParts): void {
   document.addEventListener("keyup", (event) => isForThis(event) && onUp(parts, event), options);
 }
 
-/** Return whether a key in one of our pages applies to this timeline although it has no focus. */
+/** Return whether a key in one of the project's pages applies to this timeline without focus. */
 function isKeyFor({ root, stage }: TimelineContext, event: KeyboardEvent): boolean {
   const { target } = event;
   const page = root.closest("[data-hta-page]");
   if (page === null || !(target instanceof Element)) return false;
   if (root.contains(target) || isTextEntry(target)) return false;
-  // The focus is not inside the view but on an element around it.
+  // The focus is on an element around the view.
   if (target.contains(root)) {
     const hovered = target.querySelector(".hta-stage:hover");
     return (hovered ?? target.querySelector(".hta-stage")) === stage.el;
   }
-  // Another part of the page has the focus, and gets all keys except characters.
+  // Another part of the page has the focus and receives all keys except characters.
   const isCharacter = event.key.length === 1 && event.key !== " ";
   const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
   const isHovered = stage.el.matches(":hover") && page.contains(target);
@@ -91,7 +91,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
   if (event.isComposing) return;
   const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isTextEntry(event.target)) {
-    // In a text field, only Escape is a shortcut, and letters must not reach the host.
+    // In a text field, only Escape is a shortcut. Letters must not reach the host.
     if (event.key === "Escape") dispatchKey(parts, event);
     else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
     return;
@@ -108,7 +108,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
     return;
   }
   if (dispatchKey(parts, event)) return;
-  // Unused keys must not reach the notebook either: there, D D deletes the cell.
+  // Unused keys must not reach the notebook either, where D D deletes the cell.
   if (plainKey && (event.key.length === 1 || GRID_CELL_KEYS.has(event.key)))
     event.stopPropagation();
 }

@@ -1,17 +1,17 @@
-/** The key bindings, used for the help sheet, the tooltips and the key handler. */
+/** The key bindings, as used by the help sheet, the tooltips and the key handler. */
 
 interface Binding<Name = string> {
   command: Name;
-  /** `KeyboardEvent.code`: the position on the keyboard. */
+  /** Position on the keyboard: `KeyboardEvent.code`. */
   code?: string;
-  /** `KeyboardEvent.key` in lower case: the character. */
+  /** Character: `KeyboardEvent.key` in lower case. */
   key?: string;
   ctrl?: boolean;
-  /** Undefined if the binding applies with and without Shift. */
+  /** Undefined if the binding applies both with and without Shift. */
   shift?: boolean;
 }
 
-/** Positions take precedence over characters: on AZERTY, the key that zooms is labeled Z. */
+/** Positions take precedence over characters. On AZERTY, the key that zooms in is labeled Z. */
 const BINDINGS = [
   { command: "zoom-in", code: "KeyW" },
   { command: "zoom-out", code: "KeyS" },
@@ -73,7 +73,7 @@ export interface KeyMatch {
 
 /** Return the command of a key press; null if the key is not used. */
 export function matchKey(press: KeyPress): KeyMatch | null {
-  // On many layouts, AltGr types brackets and is reported as Ctrl+Alt.
+  // On many layouts, brackets are typed with AltGr, which is reported as Ctrl+Alt.
   const hasAltGr = press.getModifierState?.("AltGraph") ?? false;
   const ctrl = (press.ctrlKey || press.metaKey) && !hasAltGr;
   if (press.altKey && !hasAltGr) return null;
@@ -97,7 +97,7 @@ export function matchKey(press: KeyPress): KeyMatch | null {
   return null;
 }
 
-/** Return the `code` of a letter on a US keyboard, for layouts that have it in another place. */
+/** Return a letter's `code` on a US keyboard, for layouts that have the letter elsewhere. */
 function letterCode(key: string | undefined): string | null {
   return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
 }

@@ -1,11 +1,11 @@
-/** The arrows of the event under the pointer, from its launch or to what it launches. */
+/** The arrows of the event under the pointer: from its launch, or to what it launches. */
 
 import type { Launches, Overlay, Slice } from "../protocol/source";
 import { briefFromSlice } from "../protocol/selection";
 import { formatDuration, plural } from "../ui/formats";
 import { type TimelineContext, LatestRequest } from "./context";
 
-/** Arrows of an event are requested when the pointer has rested on it for this long. */
+/** The pointer must rest on an event for this long before its arrows are requested. */
 const DWELL_MS = 120;
 
 export class LaunchArrows {
@@ -22,7 +22,7 @@ export class LaunchArrows {
     this.newest = new LatestRequest(ctx.signal);
   }
 
-  /** Show the arrows of another event, or of none. */
+  /** Show the arrows of another event, or none. */
   show(slice: Slice | null): void {
     const { ctx } = this;
     const rank = slice === null ? undefined : ctx.lanes.locate(slice.lane)?.rank.rank;
@@ -38,7 +38,7 @@ export class LaunchArrows {
     const ask = (): void =>
       this.newest.ask(
         (signal) => ctx.source.ask("launches", { rank, id: slice.id }, signal),
-        // A failure is shown in the details of the event.
+        // A failure is shown in the event's details.
         ({ reply }) => this.draw(slice, rank, reply),
       );
     this.timer = window.setTimeout(ask, DWELL_MS);

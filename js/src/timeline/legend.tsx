@@ -1,4 +1,4 @@
-/** The legend: a chip per kind, with its share of the visible window, that can dim the kind. */
+/** The legend: chips that show each kind's share of the visible window and can dim the kind. */
 
 import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -19,7 +19,7 @@ import { waitingShare } from "./text";
 
 const MORE_GAP = 6;
 
-/** Entries for marks drawn over communication. They cannot be switched. */
+/** Entries for marks drawn over communication. They cannot be toggled. */
 const WAIT_STATES = [
   {
     name: "wait",
@@ -48,7 +48,7 @@ export function legendKinds(scene: Scene): Kind[] {
 
 interface KindShares {
   kinds: Partial<Stats["kinds"]>;
-  /** The ranks and window that the shares refer to: `of all 8 ranks in view`. */
+  /** The ranks and window to which the shares refer, such as `of all 8 ranks in view`. */
   of: string;
 }
 
@@ -64,12 +64,12 @@ export class Legend {
   readonly isPending = signal(false);
   readonly dimmed = signal<ReadonlySet<Kind>>(new Set());
   readonly shares = signal<KindShares>(UNKNOWN_SHARES);
-  /** The waiting part of communication; null if there is none. */
+  /** The part of communication spent waiting; null if there is none. */
   readonly waits = signal<WaitShares | null>(null);
 
   constructor(readonly ctx: TimelineContext) {}
 
-  /** Set the shares of the kinds in view; null while they are unknown. */
+  /** Set the shares of the kinds in view; null if they are unknown. */
   setStats(stats: Stats | null, subject = ""): void {
     this.shares.value = stats === null ? UNKNOWN_SHARES : { kinds: stats.kinds, of: subject };
   }
@@ -100,7 +100,7 @@ function shareTitle(share: string, { of }: KindShares, device: string): string {
 /** Number of chips that do not fit; "all" if none fits, null if all do. */
 type HiddenCount = number | "all" | null;
 
-/** Hide the chips that do not fit. An element that is not displayed stays as it is. */
+/** Hide the chips that do not fit. An element that is not displayed keeps its state. */
 function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   const [bar, more] = [...el.children] as [HTMLElement, HTMLElement];
   const availableWidth = el.clientWidth;
@@ -110,7 +110,7 @@ function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   if (bar.scrollWidth <= availableWidth) return null;
   more.hidden = false;
   const end = availableWidth - more.offsetWidth - MORE_GAP;
-  // All chips are measured before any is hidden, because hiding moves the following ones.
+  // All chips are measured before any is hidden, because hiding a chip moves the following ones.
   const overflowing = chips.filter(
     (chip) => chip.offsetLeft + chip.offsetWidth - bar.offsetLeft > end,
   );
@@ -118,7 +118,7 @@ function hideOverflowing(el: HTMLElement, before: HiddenCount): HiddenCount {
   return overflowing.length < chips.length ? overflowing.length : "all";
 }
 
-/** The legend of event kinds, or of what limits events. Chips that do not fit are put in a menu. */
+/** The legend of event kinds or bounds. Chips that do not fit are moved to a menu. */
 export function LegendChips(props: { legend: Legend; narrow: ReadonlySignal<boolean> }) {
   const { legend, narrow } = props;
   const place = useRef<HTMLDivElement>(null);
@@ -201,10 +201,10 @@ function LegendMenu({ legend }: { legend: Legend }) {
   );
 }
 
-/** The hatch is explained if a rank lacks data for more than this share of the job. */
+/** The hatch is explained if a rank lacks more than this share of the job's time. */
 const MIN_MISSING_SHARE = 0.01;
 
-/** Return whether a rank has visibly less data than the job; the rest is hatched. */
+/** Return whether a rank has visibly less data than the job. The missing part is hatched. */
 export function lacksData({ ranks, range: [start, end] }: Scene): boolean {
   const missing = ranks.map(({ range }) => end - start - (range[1] - range[0]));
   return Math.max(...missing) > MIN_MISSING_SHARE * (end - start);

@@ -9,7 +9,7 @@ export interface CardMessage {
   buttons: readonly ButtonProps[];
 }
 
-/** A card at the centre of the lanes: a sentence and buttons. The lanes around it can be used. */
+/** A card at the center of the lanes: a sentence and buttons. The lanes around it stay usable. */
 export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMessage | null> }) {
   const { value: message } = messageSignal;
   return (
@@ -25,7 +25,7 @@ export function Card({ messageSignal }: { messageSignal: ReadonlySignal<CardMess
   );
 }
 
-/** A hint shown when the wheel is turned without Ctrl, which does not zoom. */
+/** A hint for turning the wheel without Ctrl, which does not zoom. */
 export function WheelHint({ shown }: { shown: ReadonlySignal<boolean> }) {
   return (
     <div class="hta-wheel-hint" role="status" hidden={!shown.value}>

@@ -9,7 +9,7 @@ import type { Navigation } from "./navigation";
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
 export const SNAP_PX = 15;
-/** The pointer grabs an edge of a selection or of the minimap's frame within this distance. */
+/** Maximum distance at which the pointer grabs an edge of a selection or of the minimap's frame. */
 export const EDGE_PX = 5;
 
 export type WheelTurn = Pick<
@@ -20,10 +20,10 @@ export type WheelTurn = Pick<
 type ViewAction = { type: "zoom"; factor: number } | { type: "pan"; pixels: number };
 type WheelAction = ViewAction | { type: "rows"; pixels: number };
 
-/** Length in px of the wheel units by `deltaMode`: pixels, lines, pages. */
+/** Length in px of the wheel's units, indexed by `deltaMode`: pixels, lines, pages. */
 const UNIT_PX: readonly number[] = [1, 16, 240];
 
-/** Return the action of a wheel turn. A `factor` above 1 zooms in. */
+/** Return what a wheel turn does. A `factor` above 1 zooms in. */
 export function wheelAction(turn: WheelTurn): WheelAction {
   const unit = UNIT_PX[turn.deltaMode] ?? 1;
   const x = turn.deltaX * unit;
@@ -74,7 +74,7 @@ export function nearestEdge(
   return nearest;
 }
 
-/** Return the edge of a window that is near `x`; null if neither is. */
+/** Return the edge of a window that is near `x`; null if no edge is. */
 export function edgeAt(
   x: number,
   start: number,
@@ -146,7 +146,7 @@ export function listenToWheel({ ctx, nav, wheelHint }: WheelParts): void {
   stage.el.addEventListener("wheel", onWheel, { signal, passive: false });
 }
 
-// Motion by held keys. It starts at once, accelerates and stops softly, at any frame rate.
+// Motion while keys are held. It starts at once, accelerates and stops softly, at any frame rate.
 
 type Axis = "zoom" | "pan" | "rows";
 
@@ -156,14 +156,14 @@ export interface KeyPush {
   fast: boolean;
 }
 
-/** Effect of a single key press: zoom as ln(factor), pan as a share of the view, rows in px. */
+/** Effect of one key press: zoom as ln(factor), pan as a share of the view, rows in px. */
 export const PRESS_STEPS: Readonly<Record<Axis, number>> = {
   zoom: Math.log(1.35),
   pan: 0.12,
   rows: 44,
 };
 
-/** Initial speed of held keys per second: zoom factors, view widths, and px. */
+/** Initial speed per second while a key is held: ln(factor), view widths, and px. */
 const RATES: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
 
 const FAST_FACTOR = 3;
@@ -178,7 +178,7 @@ export function speedUp(heldMs: number): number {
   return 1 + (MAX_SPEED_FACTOR - 1) * progress ** 2;
 }
 
-/** Return the share of the remaining distance to move within `ms` ms. */
+/** Return the share of the remaining distance that is covered in `ms` ms. */
 export function softShare(ms: number): number {
   return 1 - Math.exp(-ms / SOFT_MS);
 }
@@ -199,7 +199,7 @@ export class KeyMotion {
     return this.frame !== 0;
   }
 
-  /** Start the motion of a key. Key repeats are ignored. */
+  /** Start the motion of a key, ignoring key repeats. */
   press(id: string, push: KeyPush, now: number): void {
     const before = this.heldKeys.get(id);
     if (before !== undefined) {
@@ -229,7 +229,7 @@ export class KeyMotion {
     this.frame = 0;
   }
 
-  /** Advance to `now`, which tests pass in. */
+  /** Advance to `now`, which is passed in so that tests can set it. */
   step(now: number): void {
     // A late frame must not cause a jump.
     const frameMs = Math.min(Math.max(now - this.last, 1), 64);

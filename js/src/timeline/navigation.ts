@@ -1,4 +1,4 @@
-/** Move the view and keep the shared state in sync. */
+/** Move the view, and keep the shared state in sync with it. */
 
 import { wholeNsWindow } from "../connection/answering";
 import { areSpansNearlyEqual } from "../protocol/selection";
@@ -11,14 +11,14 @@ const SETTLE_MS = 120;
 export class Navigation {
   /** Emitted when the view stops moving. */
   readonly onSettled = new Emitter();
-  /** Whether the user is moving this view; if so, the view writes the shared state. */
+  /** Whether the user is moving this view. If so, the view writes the shared state. */
   private isOwnChange = false;
   private gestures = 0;
   private readonly settleLater: () => void;
 
   constructor(private readonly ctx: TimelineContext) {
     this.settleLater = debounce(SETTLE_MS, ctx.signal, () => {
-      // A movement that got no frame for this long does not wait for the next one.
+      // A movement without a frame for this long is finished without waiting for the next frame.
       this.finish();
       this.reconcileShared();
       this.onSettled.emit();
@@ -27,12 +27,12 @@ export class Navigation {
     ctx.shared.onFlush(() => this.finish());
   }
 
-  /** Return the view after the current animation, so that a key continues the previous one. */
+  /** Return the view after the current animation, so that a key continues from there. */
   view(): Span {
     return this.ctx.stage.target();
   }
 
-  /** Begin a gesture with many steps. Only its end is recorded. */
+  /** Begin a gesture with many steps, of which only the last is recorded. */
   begin(): void {
     this.gestures += 1;
   }
@@ -42,7 +42,7 @@ export class Navigation {
     if (this.gestures === 0) this.commitView();
   }
 
-  /** Zoom as requested by the user, at once or within `ms`. */
+  /** Zoom at the user's request, at once or within `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
     this.beginOwnChange();
     this.ctx.stage.setView(span, ms);
@@ -79,7 +79,7 @@ export class Navigation {
     this.zoomTo([middle - length / 2, middle + length / 2]);
   }
 
-  /** Move to the view of the shared state. This does not count as a change by the user. */
+  /** Move to the shared state's view. This does not count as a change by the user. */
   follow(view: Span | null, animate: boolean): void {
     this.isOwnChange = false;
     const target = view ?? this.ctx.stage.reach;
@@ -112,8 +112,8 @@ export class Navigation {
   }
 
   /**
-   * Write the view to the shared state if they differ. A zoom to the current view neither moves it
-   * nor reports a change, but must replace a window in the state that is not shown yet.
+   * Write the view to the shared state if they differ. Zooming to the current view neither moves it
+   * nor reports a change, but must replace a window in the state that is not displayed yet.
    */
   private reconcileShared(): void {
     if (!this.isOwnChange) return;

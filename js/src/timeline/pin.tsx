@@ -1,4 +1,4 @@
-/** A pin that appears in the gutter at the row under the pointer. */
+/** A pin in the gutter at the row under the pointer. */
 
 import { signal } from "@preact/signals";
 import type { RowInfo } from "../protocol/source";
@@ -14,7 +14,7 @@ export class RowPin {
 
   constructor(private readonly app: { ctx: TimelineContext; rows: RowsController }) {}
 
-  /** Show the pin at this row, next to a point of the gutter; null hides it. */
+  /** Show the pin at this row, next to a point in the gutter; null hides it. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {
     const { stage } = this.app.ctx;
     const shown = this.placement.value?.row;

@@ -29,7 +29,7 @@ import type { EventSelection } from "./selected_event";
 import type { StatusLine } from "./status";
 import { brushText } from "./text";
 
-/** Zoom factor of a double-click on a cell that has no single event to zoom to. */
+/** Zoom factor of a double-click on a cell without a single event to zoom to. */
 const CELL_ZOOM = 8;
 
 interface Press {
@@ -50,9 +50,9 @@ interface PointerParts {
 }
 
 export class PointerInput {
-  /** Whether Space is held, so that drags pan. */
+  /** Whether Space is held, which makes drags pan. */
   isSpaceDown = false;
-  /** Position of the pointer relative to the stage; null if it is outside. */
+  /** Pointer position relative to the stage; null if the pointer is outside. */
   lastPoint: PointerPoint | null = null;
   private press: Press | null = null;
   private drag: Drag | null = null;
@@ -71,7 +71,7 @@ export class PointerInput {
     on("pointercancel", (event) => this.onLost(event));
     on("pointerleave", (event) => this.onLeave(event));
     on("dblclick", (event) => this.onDoubleClick(event));
-    // In some browsers, the middle button scrolls the page; in others it pastes.
+    // The middle button scrolls the page in some browsers and pastes in others.
     on("mousedown", (event) => event.button === 1 && event.preventDefault());
   }
 
@@ -221,7 +221,7 @@ export class PointerInput {
     return frameDrag(this.app, part, from, timeOf);
   }
 
-  /** Return the time under the pointer in the minimap, clipped to its ends. */
+  /** Return the time under the pointer in the minimap, clipped to the minimap's ends. */
   private minimapTime(x: number, y: number): number {
     const { stage } = this.app.ctx;
     const [start, end] = stage.view();
@@ -229,7 +229,7 @@ export class PointerInput {
     return stage.hitTest(Math.min(Math.max(x, left), right), y).time;
   }
 
-  /** Return the part of the minimap's frame at a point; null if there is none or all is in view. */
+  /** Return which part of the minimap's frame is at a point; null if none is or all is in view. */
   private framePartAt(point: PointerPoint): "start" | "end" | "frame" | null {
     const { stage, scene } = this.app.ctx;
     const [start, end] = stage.view();
@@ -285,7 +285,7 @@ export class PointerInput {
     } else if (hit.cell !== null && hit.cell.count > 0) {
       this.onCellClick(hit.lane, hit.cell, add);
     } else if (hit.late) {
-      // The dotted line ends where the late kernel starts.
+      // The dotted line ends at the start of the late kernel.
       const start = hit.late.start + hit.late.dur;
       this.onCellClick(hit.lane, { start, end: start + 1, count: 1 }, add);
     } else if (!add) {
@@ -392,12 +392,12 @@ export class PointerInput {
   }
 }
 
-// Drags. Coordinates are CSS px relative to the stage.
+// Drags. Coordinates are in CSS px relative to the stage.
 
 interface PointerPoint {
   x: number;
   y: number;
-  /** Whether Alt is held, so that times do not snap to edges. */
+  /** Whether Alt is held, which prevents snapping to edges. */
   alt: boolean;
 }
 
@@ -410,7 +410,7 @@ interface Drag {
 
 type DragParts = Pick<PointerParts, "ctx" | "nav" | "picking" | "status">;
 
-/** Return the time under a point, or a nearby event edge in the same lane. */
+/** Return the time under a point, or of a nearby event edge in the same lane. */
 function snapTime(ctx: TimelineContext, point: PointerPoint): number {
   const { stage } = ctx;
   const [start, end] = stage.view();
@@ -433,7 +433,7 @@ function rowsBetween(ctx: TimelineContext, from: RowInfo | null, to: RowInfo | n
   return rows.slice(low, high + 1);
 }
 
-/** Return the row at `y`; if the pointer is outside the rows, the nearest one. */
+/** Return the row at `y`; if the pointer is outside the rows, the nearest row. */
 function rowAt(ctx: TimelineContext, x: number, y: number): RowInfo | null {
   const height = ctx.stage.el.clientHeight;
   const inside = Math.min(Math.max(y, 0), height - 1);
@@ -454,9 +454,9 @@ interface BrushDragSpec {
   cursor: string;
   from: number;
   timeOf(point: PointerPoint): number;
-  /** Return the rows that the brush covers when the pointer is at a point. */
+  /** Return the rows covered by the brush when the pointer is at a point. */
   rowsTo(point: PointerPoint): RowSelection;
-  /** Text after the length of the brush. If undefined, a ruler also shows the length. */
+  /** Text after the brush's length. If undefined, a ruler also shows the length. */
   hint?: string;
   onDone(span: Span): unknown;
 }
@@ -528,7 +528,7 @@ function zoomDrag(parts: DragParts, from: number, timeOf: BrushDragSpec["timeOf"
   });
 }
 
-/** A gesture that moves the view. If it is canceled, the view moves back. */
+/** A gesture that moves the view. Canceling it moves the view back. */
 function viewDrag(
   { ctx, nav }: DragParts,
   cursor: string,
@@ -557,7 +557,7 @@ function panDrag(parts: DragParts, start: PointerPoint): Drag {
   });
 }
 
-/** Drag the frame of the minimap, or one of its handles. */
+/** Drag the minimap's frame, or one of its handles. */
 function frameDrag(
   parts: DragParts,
   part: "start" | "end" | "frame",

@@ -1,4 +1,4 @@
-/** The rows of a timeline: which ranks are open, pinned or filtered. */
+/** A timeline's rows: which ranks are open, pinned or filtered. */
 
 import { batch, computed, signal } from "@preact/signals";
 import { isSameJson } from "../connection/store";
@@ -7,7 +7,7 @@ import type { RankGroups, RowInfo } from "../protocol/source";
 import { onSignal } from "../ui/react";
 import type { TimelineContext } from "./context";
 
-/** Return the name of a row in the shared list of pins. */
+/** Return a row's name in the shared list of pins. */
 export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
   return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
 }
@@ -25,7 +25,7 @@ export function filterError(text: string): string | null {
 export class RowsController {
   /** The rows as drawn. */
   readonly stateSignal = signal<readonly RowInfo[]>([]);
-  /** The filter as typed. Rows are filtered by the last valid text. */
+  /** The filter as typed. The last valid text filters the rows. */
   readonly filterText = signal("");
   /** Groups of similar ranks that share rows; null if none are folded. */
   readonly rankGroups = signal<RankGroups | null>(null);
@@ -34,7 +34,7 @@ export class RowsController {
   /** Tracks whose stacks of Python frames are unfolded. */
   private readonly openStacks = signal<ReadonlySet<string>>(new Set());
   private readonly open;
-  /** Ranks that were selected elsewhere; null shows all. */
+  /** Ranks selected elsewhere; null shows all ranks. */
   private readonly onlyRanks = signal<ReadonlySet<number> | null>(null);
   private readonly validFilter = signal("");
   private openedAlone: number | null = null;
@@ -81,7 +81,7 @@ export class RowsController {
     this.openStacks.value = toggleMember(this.openStacks.value, pinName(row));
   }
 
-  /** Unfold all Python stacks, or fold them if none is folded. Return false if there are none. */
+  /** Unfold all Python stacks, or fold them if all are unfolded. Return false if there are none. */
   toggleAllStacks(): boolean {
     const rows = this.stateSignal.value.filter(({ stacks }) => stacks !== undefined);
     const isFolded = rows.some(({ stacks }) => stacks === "folded");
@@ -89,7 +89,7 @@ export class RowsController {
     return rows.length > 0;
   }
 
-  /** The ranks that have a row or share one; null if these are all or none of the job. */
+  /** The ranks that have or share a row; null if these are all or none of the job's ranks. */
   get shownRanks(): readonly number[] | null {
     const only = this.onlyRanks.value;
     const ranks = this.stateSignal.value.flatMap(({ rank, memberRanks = [rank] }) => memberRanks);
@@ -103,7 +103,7 @@ export class RowsController {
     if (isSameJson(ranks, onlyRanks.value && [...onlyRanks.value])) return;
     const open = new Set(this.open.value);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
-    // A rank that is shown alone has enough space for its tracks.
+    // If only one rank is displayed, there is enough space for its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
     this.openedAlone = alone === null || this.open.value.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
@@ -121,7 +121,7 @@ export class RowsController {
     this.open.value = toggleMember(this.open.value, rank);
   }
 
-  /** Open all ranks, or close all if all are open. */
+  /** Open all ranks, or close all ranks if they are all open. */
   toggleAll(): void {
     const { open, rankGroups: groups } = this;
     const ranks = this.ctx.scene.ranks
@@ -148,8 +148,8 @@ export class RowsController {
   }
 
   /**
-   * Bring a lane into view. A folded rank is opened only if its folded row does not show the events
-   * of the lane. Return false if the filter hides the lane.
+   * Bring a lane into view. Open a folded rank only if its folded row does not show the lane's
+   * events. Return false if the filter hides the lane.
    */
   show(lane: number): boolean {
     const { stage, lanes } = this.ctx;
@@ -162,7 +162,7 @@ export class RowsController {
     return stage.reveal(lane);
   }
 
-  /** Scroll to the row of a rank: to its communication lane if it has one. */
+  /** Scroll to a rank's communication lane or, without one, to its first summary lane. */
   showRank(rank: number): void {
     const summary = this.ctx.lanes.findRank(rank)?.summary ?? [];
     const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
@@ -176,7 +176,7 @@ export class RowsController {
   }
 }
 
-/** Return the set with the member added or, if it was in the set, removed. */
+/** Return the set with the member added or, if it is already in the set, removed. */
 export function toggleMember<T>(set: ReadonlySet<T>, member: T): ReadonlySet<T> {
   const next = new Set(set);
   if (!next.delete(member)) next.add(member);

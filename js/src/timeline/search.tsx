@@ -1,4 +1,4 @@
-/** Search by name: count the matches, and step from match to match. */
+/** Search by name: count the matches, and step from one match to the next. */
 
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { asError, type Brief, isAbort } from "../protocol/source";
@@ -12,7 +12,7 @@ import { type HitCount, isWholeRange } from "./text";
 const TYPE_MS = 160;
 
 interface SearchResult {
-  /** Number of matches; null without a search. */
+  /** Number of matches; null if no search is active. */
   hits: HitCount | null;
   /** Why there are no matches: an invalid pattern, or a failed request. */
   error: string | null;
@@ -48,7 +48,7 @@ export class SearchController {
     return this.ctx.shared.state.search;
   }
 
-  /** Focus the field. In a narrow toolbar, open it first. */
+  /** Focus the field, opening it first in a narrow toolbar. */
   focus(): void {
     const { root } = this.ctx;
     const field = (): HTMLInputElement | null => root.querySelector(".hta-search > input");

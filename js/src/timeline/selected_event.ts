@@ -1,4 +1,4 @@
-/** The selected event with its details and arrows. */
+/** The selected event, with its details and arrows. */
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import { isSameJson } from "../connection/store";
@@ -39,9 +39,9 @@ interface SelectedEvent {
   key: EventKey | null;
   brief: Brief | null;
   detail: EventDetail | null;
-  /** The call on all ranks, for events of a matched collective. */
+  /** The call on all ranks if the event belongs to a matched collective. */
   collective: Collective | null;
-  /** FLOPs, bytes and rates of the operator call that the event belongs to. */
+  /** FLOPs, bytes and rates of the event's operator call. */
   figures: CallFigures | null;
   error: Error | null;
 }
@@ -106,7 +106,7 @@ export class EventSelection {
 
   /**
    * Top and bottom, in the browser window, of the row of the selected event or of the first
-   * selected rank, and the top of all rows; null if there is no such row.
+   * selected rank, and the top of all rows. Null if there is no such row.
    */
   get rowExtent(): { top: number; bottom: number; minTop: number } | null {
     const { brief, window: selection, ctx } = this;
@@ -223,7 +223,7 @@ export class EventSelection {
     this.setSelection(windowSelection([brief.start, brief.start + brief.dur], row));
   }
 
-  /** Select the visible window on all ranks; if it is already selected, the whole job. */
+  /** Select the visible window on all ranks or, if it is already selected, the whole job. */
   selectAll(): void {
     const { scene } = this.ctx;
     const all = { ranks: null, tracks: null };
@@ -241,7 +241,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to the next or previous event in the lane. Call `fail` if there is none. */
+  /** Step to the next or previous event in the lane. Call `fail` if there is no such event. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {
@@ -261,7 +261,7 @@ export class EventSelection {
     });
   }
 
-  /** Act when the replies to earlier keys have selected an event and this part of it is loaded. */
+  /** Act once replies to earlier keys have selected an event and this part of it is loaded. */
   whenLoaded(part: "brief" | "detail", act: () => void): void {
     const { requests } = this.ctx;
     requests.run(() => {
@@ -297,14 +297,14 @@ export class EventSelection {
     return padSpan(start, end - start);
   }
 
-  /** Reset for a new scene, in which events have other ids. */
+  /** Reset for a new scene, whose events have different ids. */
   reset(): void {
     this.knownBriefs.clear();
     this.stateSignal.value = NO_EVENT;
     this.follow();
   }
 
-  /** Change the state. `ranks_from` changes only if the selected ranks do. */
+  /** Change the state. `ranks_from` changes only if the selected ranks change. */
   private commit(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
     const ranks = patch.selection?.ranks ?? null;
     const keepsRanks = isSameJson(ranks, this.window?.ranks ?? null);
@@ -335,7 +335,7 @@ export class EventSelection {
     );
   }
 
-  /** Request the collective. If that fails, the details remain as they are. */
+  /** Request the collective. If this fails, the details remain as they are. */
   private askCollective(event: Brief): void {
     const { source, scene, stage } = this.ctx;
     const { rank, id, kind, table } = event;
@@ -349,7 +349,7 @@ export class EventSelection {
     );
   }
 
-  /** Request FLOPs and rates. If that fails, the details remain as they are. */
+  /** Request FLOPs and rates. If this fails, the details remain as they are. */
   private askFigures(event: Brief): void {
     const { rank, id, kind, table } = event;
     if (table !== "events" || !WORKING_KINDS.includes(kind)) return;
@@ -370,7 +370,7 @@ export class EventSelection {
 
   private showSelection(): void {
     const { ranks_from: ranksFrom } = this.ctx.shared.state;
-    // If another panel selected the ranks, all rows belong to them and need no outline.
+    // If another panel selected the ranks, all rows belong to these ranks and need no outline.
     const all =
       this.ctx.isLinkedPanel &&
       ranksFrom !== "timeline" &&
@@ -379,7 +379,7 @@ export class EventSelection {
   }
 }
 
-/** Return the last arrival at the collective of an event, on the clock of the event. */
+/** Return the last arrival at an event's collective, on the event's clock. */
 function arrivalOf(collective: Collective | null, event: Brief): Overlay["collective"] {
   if (collective === null) return null;
   const last = lastRankOf(collective);

@@ -1,7 +1,6 @@
 /**
- * The line of the user's own code behind an event: the innermost Python frame that belongs neither
- * to torch nor to another package nor to Python itself. If there is no such frame, frames of other
- * packages are allowed.
+ * The line of the user's own code behind an event: the innermost Python frame that is not in torch,
+ * another package or Python itself. If no such frame exists, frames of other packages are allowed.
  *
  * For example, a kernel launched by `softmax` has the frames `torch/nn/functional.py(2103):
  * softmax`, `contextlib.py(79): inner`, `vllm/worker.py(9): run`, `train.py(82): step`. Its source
@@ -21,7 +20,7 @@ export interface SourceLine {
 const FRAME = /^(.+\.pyx?)\((\d+)\): (.+)$/s;
 /**
  * Files of Python and torch, and of other packages. Profiles shorten paths relative to the entries
- * of `sys.path`, so the name of a package or module comes first.
+ * of `sys.path`, so a path begins with the name of a package or module.
  */
 const IN_PYTHON_OR_TORCH = new RegExp(
   `^(${[...LIBRARIES.python, "torch"].join("|")})(\\.pyx?$|[\\\\/])|^<` +
@@ -31,7 +30,7 @@ const IN_PACKAGE = new RegExp(
   `^(${LIBRARIES.packages.join("|")})[\\\\/]|(^|[\\\\/])(site|dist)-packages[\\\\/]`,
 );
 
-/** Return the line of an event, or of the nearest frame around it or its launch, or null. */
+/** Return the line of an event, or of the nearest frame around it or its launch; or null. */
 export function findSourceLine({ event, launched_by, parents }: EventDetail): SourceLine | null {
   let packageLine: SourceLine | null = null;
   for (const { name } of [event, ...(launched_by?.frames ?? []), ...parents]) {

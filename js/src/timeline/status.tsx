@@ -1,4 +1,4 @@
-/** The status line, with the state of the connection. */
+/** The status line, which includes the state of the connection. */
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -13,7 +13,7 @@ import type { RichText } from "../ui/text";
 import { throttle, type TimelineContext } from "./context";
 import { plainText } from "./text";
 
-/** Sources of messages, the most urgent first. */
+/** Sources of messages, most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
 type Layer = (typeof LAYERS)[number];
 
@@ -52,7 +52,7 @@ const KERNEL_STATUSES: Record<Exclude<Source["status"], "live">, KernelStatus> =
   },
 };
 
-/** Return the text of the badge for the current clock, and its explanatory title. */
+/** Return the badge's text for the current clock, and its explanatory title. */
 function clockTexts(
   { is_fitted, apart_ns, residual_ns, drift_ns = 0 }: ClockFacts,
   canSwitch: boolean,
@@ -78,7 +78,7 @@ function clockTexts(
 export type ClockName = "recorded" | "fitted";
 
 export interface StatusOptions {
-  /** Called when the user selects a clock. Missing if no kernel can provide another one. */
+  /** Called when the user selects a clock; missing if no kernel can provide another clock. */
   setClock?: ((clock: ClockName) => void) | undefined;
   linkedPanel?: {
     /** Describe the status of the source; null for the default text. */
@@ -87,13 +87,13 @@ export interface StatusOptions {
 }
 
 export class StatusLine {
-  /** Text about work in the background. */
+  /** Text about background work. */
   readonly asideText = signal("");
-  /** Number of ranks shown and of all ranks. They differ if a linked panel selects ranks. */
+  /** Number of displayed ranks and of all ranks. They differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
-  /** By how much the recorded clocks disagree; null until it is known. */
+  /** How much the recorded clocks disagree; null until it is known. */
   readonly clocks = signal<ClockFacts | null>(null);
-  /** Whether to show hints about keys: while focused, until a key is pressed. */
+  /** Whether to show hints about keys: from receiving the focus until a key is pressed. */
   readonly isHinting = signal(false);
   /** Text about a source other than a live kernel. */
   readonly kernel = signal<KernelStatus | null>(null);
@@ -102,7 +102,7 @@ export class StatusLine {
   private readonly layer = computed(() => LAYERS.find((layer) => layer in this.messages.value));
   /** The most urgent message. */
   readonly words = computed(() => this.messages.value[this.layer.value ?? "view"] ?? []);
-  /** The message that is shown briefly, such as the result of a command. */
+  /** A message that is shown briefly, such as the result of a command. */
   readonly flash = computed(() => this.messages.value.flash ?? null);
   readonly hasHint = computed(
     () => this.isHinting.value && this.layer.value !== "flash" && this.layer.value !== "brush",
@@ -129,7 +129,7 @@ export class StatusLine {
           : (options.linkedPanel?.kernelStatus() ?? KERNEL_STATUSES[source.status]),
       (status) => {
         this.kernel.value = status;
-        // In a saved view, the badge shows that it is saved, so the line is free for other texts.
+        // The badge shows that a view is saved, so the line is free for other texts.
         this.setMessage("kernel", source.status === "busy" ? (status?.text ?? null) : null);
       },
       abortSignal,
@@ -169,7 +169,7 @@ export function Status({ line }: { line: StatusLine }) {
 
 const TOOLBAR_PX = 36;
 
-/** Shows the result of a command at the top of the visible part if the line is out of sight. */
+/** Shows a command's result at the top of the visible part if the line is out of sight. */
 function Flash({ line }: { line: StatusLine }) {
   const place = useRef<HTMLDivElement>(null);
   const text = line.flash.value;
@@ -204,7 +204,7 @@ function StatusMessage({ line }: { line: StatusLine }) {
   );
 }
 
-/** Shows the longest hint that does not truncate the message before it, or the shortest one. */
+/** Shows the longest hint that does not truncate the message before it, or the shortest hint. */
 function KeyHint() {
   const place = useRef<HTMLSpanElement>(null);
   const hintIndex = useSignal(0);
@@ -256,7 +256,7 @@ function RanksShown({ line: { ranks, app } }: { line: StatusLine }) {
   );
 }
 
-/** Names the clock of the displayed times, and switches it. */
+/** Names the clock of the displayed times, and allows switching it. */
 function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;
@@ -288,7 +288,7 @@ function ClockBadge({ line }: { line: StatusLine }) {
 function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   const { scene, source } = app.ctx;
   const { truth } = scene;
-  // Without a kernel and with only a part of the data, the badge could be wrong.
+  // Without a kernel and with only part of the data, the badge could be wrong.
   if (kernel.value?.isWarning === true && source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");
@@ -306,7 +306,7 @@ function TruthBadge({ line: { app, kernel } }: { line: StatusLine }) {
   );
 }
 
-/** Return the text about where replies come from if not from a live kernel; null if they do. */
+/** Return a text about the source of replies; null if it is a live kernel. */
 export function kernelStatusOf(source: HybridSource): KernelStatus | null {
   const { status, pageExtent: extent, terms } = source;
   if (status === "live") return null;
@@ -324,7 +324,7 @@ export function kernelStatusOf(source: HybridSource): KernelStatus | null {
   return { badge: `${badge} ${state} · page data`, text: [text], isWarning: !isGone };
 }
 
-/** Return the progress of fetching data for use without a kernel; "" if there is none to report. */
+/** Return the progress of fetching data for use without a kernel; "" if nothing to report. */
 export function progressText({ state, receivedBytes, totalBytes }: Progress): string {
   if (state === "preparing") return "preparing the offline copy …";
   if (state === "fetching")

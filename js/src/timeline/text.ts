@@ -30,19 +30,19 @@ const UNITS = [
   ["ns", 1, 0],
 ] as const;
 
-/** Return `451.32–453.36 ms`: one unit for both ends, with as many decimals as needed. */
+/** Return a text such as `451.32–453.36 ms`: one unit for both ends, and the decimals needed. */
 export function spanText(span: Span): string {
   const [start, end] = span;
   const maxMagnitude = Math.max(Math.abs(start), Math.abs(end));
   const [unit, scale, maxDecimals] = UNITS.find(([, ns]) => maxMagnitude >= ns) ?? UNITS[3];
-  // Enough decimals for a hundredth of the span; 1e-9 allows for rounding errors.
+  // Enough decimals to show a hundredth of the span. 1e-9 allows for rounding errors.
   const step = Math.max(end - start, 1) / 100 / scale;
   const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step) - 1e-9), 0), maxDecimals);
   const text = (ns: number): string => {
     const digits = groupDigits((Math.abs(ns) / scale).toFixed(decimals));
     return ns < 0 ? `\u2212${digits}` : digits;
   };
-  // A dash next to a minus sign would look like one sign.
+  // A dash next to a minus sign would look like a single sign.
   return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN_SPACE}${unit}`;
 }
 
@@ -56,7 +56,7 @@ export function isWholeRange(view: Span, scene: Scene): boolean {
   return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
 }
 
-/** Return the name of the step that fills the view; null if none does. */
+/** Return the name of the step that fills the view; null if no step does. */
 function stepInView(view: Span, scene: Scene): string | null {
   const length = view[1] - view[0];
   for (const step of scene.steps) {
@@ -66,7 +66,7 @@ function stepInView(view: Span, scene: Scene): string | null {
   return null;
 }
 
-/** Describe which part of an event the window of an export kept; "" if it kept all. */
+/** Describe which part of an event is in the window of an export; "" if all of it is. */
 export function cutText(event: { start: number; dur: number }, { part, range }: Scene): string {
   if (!part) return "";
   const before = range[0] - event.start;
@@ -95,9 +95,9 @@ const SHARES = ["compute", "communication", "exposed", "memory", "unrecorded", "
 
 type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
-/** Return how the devices in view spend their time; null if no rank has device events. */
+/** Return how devices in view spend their time; null if no rank has device events. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
-  // What is missing from a truncated file may be at any time, so empty times may not be idle.
+  // A truncated file may lack events at any time, so empty times may not be idle.
   const complete = scene.ranks.filter((rank) => rank.truncated === null && hasDevice(rank));
   const device = new Set(complete.map(({ rank }) => rank));
   const times = { compute: 0, communication: 0, exposed: 0, memory: 0 };
@@ -116,13 +116,13 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
 }
 
 /**
- * Return the cost of late ranks: the time in which ranks wait without computing, as a share of
- * their device spans. Null if it is unknown.
+ * Return the cost of late ranks: the time that ranks spend waiting without computing, as a share of
+ * their device spans. Null if unknown.
  */
 export function waitingShare(
   lateness: Lateness | null,
   stats: Stats | null,
-  /** The ranks to include; null for all. */
+  /** Ranks to include; null: all ranks. */
   ranks: readonly number[] | null = null,
 ): number | null {
   if (lateness === null || stats === null || !lateness.wait.some((ns) => ns > 0)) return null;
@@ -154,7 +154,7 @@ export function lateText(
   return [` ${waitText} for `, lateRun, `: ${formatShare(share)} of ${spanName}.`];
 }
 
-/** Describe folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
+/** Return a text about folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
 export function foldedText({ shown, all }: { shown: number; all: number }): string {
   return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown; similar ranks are folded.`;
 }
@@ -178,7 +178,7 @@ export function viewText(
   const isSingleRank = shares.ranks === 1;
   const device = deviceOf(scene);
   const spanName = isSingleRank ? `the ${device} span` : `each ${device} span`;
-  // The line may be truncated, so the late rank is named before the shares of time.
+  // The line may be truncated, so the late rank precedes the shares of time.
   sentence.push(...(lateText(lateness, stats, isJobOfMpi ? "the time" : spanName) ?? []));
   if (isJobOfMpi) {
     const subject = isSingleRank ? "The rank is" : "Ranks are";
@@ -188,7 +188,7 @@ export function viewText(
   return [...sentence, sharesText(shares, device), ` of ${spanName}.${truncatedText(scene)}`];
 }
 
-/** Return a note about ranks that shares exclude because their files end early; "" if none. */
+/** Return a note about ranks excluded from shares because their files end early; "" if none. */
 function truncatedText({ ranks }: Scene): string {
   const [rank, ...others] = ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
   if (rank === undefined) return "";
@@ -196,10 +196,10 @@ function truncatedText({ ranks }: Scene): string {
   return ` Excludes ${formatCount(others.length + 1)} ranks, whose files end early.`;
 }
 
-/** Copies that take a smaller share of the time are not mentioned. */
+/** Copies with a smaller share of the time are not mentioned. */
 const MIN_COPY_SHARE = 0.05;
 
-/** Return ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %`. */
+/** Return a text such as ` GPUs compute 61 %, communicate 25 % (9 % exposed) and idle 30 %`. */
 function sharesText(shares: DeviceShares, device: string): string {
   const isSingle = shares.ranks === 1;
   const verb = (name: string): string => (isSingle ? `${name}s` : name);
@@ -218,7 +218,7 @@ function sharesText(shares: DeviceShares, device: string): string {
   return `${text} and ${verb("idle")} ${formatShare(shares.idle)}`;
 }
 
-/** Return why there are no device shares; "" for files that never have any. */
+/** Return why there are no device shares; "" for files that never contain device events. */
 function noSharesText(scene: Scene, stats: Stats): string {
   const device = scene.ranks.filter(hasDevice);
   if (device.length === 0) {
@@ -274,7 +274,7 @@ function arrivalClause(collective: Collective, { rank, wait }: Member): string {
   return last === null ? waitText : `${waitText} for rank ${last.rank}`;
 }
 
-/** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
+/** Describe a selection's ranks and rows: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsText(selection: SelectionJson, scene: Scene): string {
   const ranks = chosenRanksText(selection.ranks, scene);
   if (selection.tracks === null) return ranks;
@@ -314,7 +314,7 @@ export function selectionText(
 
 export interface HitCount {
   text: string;
-  /** Number of the match that is shown, starting at 1; 0 if there is none. */
+  /** Number of the displayed match, starting at 1; 0 if there is none. */
   index: number;
   total: number;
   inView: number | null;
@@ -334,13 +334,13 @@ export function brushText(span: Span): RichText {
   return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
 }
 
-// Python code for the view, valid for any names in the trace.
+// Python code for the view that is valid for any names in the trace.
 
 export function pythonString(text: string): string {
   return toPythonString(text, '"');
 }
 
-/** Format an integer with digit groups, which make nanoseconds readable. */
+/** Format an integer with digit groups, which make nanoseconds legible. */
 export function pythonInt(value: number): string {
   const digits = BigInt(Math.round(value)).toString();
   return digits.replace(/\B(?=(\d{3})+(?!\d))/g, "_");
@@ -362,7 +362,7 @@ function selectionArguments(selection: SelectionJson | null): string[] {
   return texts.filter((text) => text !== false);
 }
 
-/** Return Python code for a selection. `clock`: the clock of its times, unless as recorded. */
+/** Return Python code for a selection. `clock`: the clock of its times, if not as recorded. */
 export function selectionCode(selection: SelectionJson | null, clock?: "fitted"): string {
   const isTimed = selection !== null && (selection.start_ns ?? selection.end_ns) !== null;
   const traces = isTimed && clock !== undefined ? `traces.with_clock("${clock}")` : "traces";
@@ -394,7 +394,7 @@ export function exportCode(choice: ExportChoice, clock?: "fitted"): string {
   return `hw.export_trace(${parts.join(", ")})`;
 }
 
-/** Return a pandas query for events of exactly this name and, if given, this category. */
+/** Return a pandas query for events with exactly this name and, if given, this category. */
 export function nameFilter(name: string, category: string | null = null): string {
   const query = `name == ${pythonString(name)}`;
   return category === null ? query : `${query} and category == ${pythonString(category)}`;

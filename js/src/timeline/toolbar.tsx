@@ -1,4 +1,4 @@
-/** The toolbar of a timeline, with the track filter. */
+/** A timeline's toolbar, with the track filter. */
 
 import type { ReadonlySignal } from "@preact/signals";
 import { Button, CutName, UndoRedoPair } from "../ui/controls";
@@ -27,7 +27,7 @@ interface AppProps {
 }
 
 interface TimelineToolbarProps extends AppProps {
-  /** Defaults to the title of the job. */
+  /** Default: the job's title. */
   title: string | undefined;
   narrow: ReadonlySignal<boolean>;
 }

@@ -1,4 +1,4 @@
-/** The view of a timeline: creates its parts and adds them to the page. */
+/** A timeline's view: creates its parts and adds them to the page. */
 
 import { computed, signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -50,7 +50,7 @@ export interface AppOptions extends FoldingOptions, StatusOptions {
   signal: AbortSignal;
   /** Called when the user has dragged the lower edge. */
   saveHeight?: (height: number) => void;
-  /** Status line and settings of the enclosing view, if the timeline is a linked panel of it. */
+  /** If the timeline is a linked panel: status line and settings of the enclosing view. */
   linkedPanel?: LinkedPanelOptions;
 }
 
@@ -108,7 +108,7 @@ export class TimelineApp {
       />
     );
     this.help = new Popover(() => outermostElement(root), "Keys and gestures", help, ctx.signal);
-    // Each part may use those created before it.
+    // Each part may use parts created before it.
     this.nav = new Navigation(ctx);
     this.rows = new RowsController(ctx);
     this.picking = new EventSelection(this);
@@ -162,7 +162,7 @@ export class TimelineApp {
     this.ctx.shared.attach(state);
   }
 
-  /** Show another job in the same place. */
+  /** Replace the job. */
   setScene(scene: Scene): void {
     const { ctx } = this;
     ctx.source.clearCache();
@@ -194,7 +194,7 @@ export class TimelineApp {
     ctx.stage.setOverlay({ hover: { lane: folded ?? lane, start, dur } });
   }
 
-  /** Height limit of the drawing in px, without toolbar, status line and panels. */
+  /** Maximum height of the drawing in px, without toolbar, status line and panels. */
   get height(): number {
     return this.heightEdge.userHeight.value;
   }
@@ -227,7 +227,7 @@ export class TimelineApp {
     this.installEffects();
     listenToWheel(this);
     listenToKeys(this);
-    // A toolbar that wraps changes the observed height, which must not happen in an observer.
+    // Wrapping the toolbar changes the observed height, which must not happen in an observer.
     const setWidth = (): void => this.setWidth(root.clientWidth);
     watchBoxes([root], () => requestAnimationFrame(setWidth), abortSignal);
     if (!ctx.isLinkedPanel) watchTheme(root, abortSignal, (name) => this.setTheme(name));
@@ -248,7 +248,7 @@ export class TimelineApp {
     onSignal(() => [rows.stateSignal.value, picking.brief], updateAccessGrid, abortSignal);
     onSignal(rows.stateSignal, () => this.heightEdge.fit(), abortSignal);
     onSignal(ctx.color, (color) => stage.setColor(color), abortSignal);
-    // Not called for other changes of colour, because a comparison sets its own classes.
+    // Not called for other color changes, because a comparison sets its own classes.
     onSignal(
       computed(() => ctx.color.value === "bound"),
       (isByBound) => stage.setClasses(isByBound ? BOUND_PALETTE : null, true, null),
@@ -262,7 +262,7 @@ export class TimelineApp {
       (text) => status.setMessage("search", text),
       abortSignal,
     );
-    // If an event other than the current match is selected, its text replaces the search's text.
+    // If an event other than the current match is selected, its text replaces the search's.
     onSignal(
       () => picking.brief,
       (brief) => brief !== null && !search.isAt(brief) && status.setMessage("search", null),
@@ -298,7 +298,7 @@ export class TimelineApp {
     this.status.ranks.value = [ranks?.length ?? all, all];
   }
 
-  /** Set the width. 0 is ignored: it is the width of a hidden element. */
+  /** Set the width. A width of 0 is ignored, because it is that of a hidden element. */
   private setWidth(width: number): void {
     if (width === 0) return;
     setWidthClass(this.ctx.root, width);
@@ -306,7 +306,7 @@ export class TimelineApp {
   }
 }
 
-/** Add the element of a view to the page. Create the context that its parts share. */
+/** Add a view's element to the page. Create the context shared by its parts. */
 function makeContext(host: HTMLElement, options: AppOptions): TimelineContext {
   const { scene, signal, linkedPanel } = options;
   const isPart = linkedPanel !== undefined;

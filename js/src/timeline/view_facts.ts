@@ -1,4 +1,4 @@
-/** What the visible window contains: requested when it rests, shown as text, chips and a card. */
+/** What the visible window contains: requested when it rests; shown as text, chips and a card. */
 
 import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";
@@ -34,7 +34,7 @@ export class ViewFacts {
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
   private shares: Stats | null = null;
-  /** Ranks of the rows when the shares of the legend were requested; null for all. */
+  /** Ranks of the rows when the legend's shares were requested; null for all ranks. */
   private shown: readonly number[] | null = null;
 
   constructor(private readonly app: ViewFactsParts) {
@@ -47,7 +47,7 @@ export class ViewFacts {
     });
     nav.onSettled.on(() => this.requestFacts());
     ctx.retryRequested.on(() => this.reset());
-    // These requests are sent by the stage.
+    // The stage sends these requests.
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
@@ -116,7 +116,7 @@ export class ViewFacts {
     });
   }
 
-  /** Request the figures of a window, and `show` them unless the view has moved since. */
+  /** Request the figures of a window, and `show` them unless the view has moved since then. */
   private askStats(
     ranks: readonly number[] | null,
     window: Span,
@@ -131,19 +131,19 @@ export class ViewFacts {
         if (isSameJson(ctx.stage.view(), view)) show(reply);
       })
       .catch((error: unknown) => {
-        // A listener of the source shows the failure.
+        // The failure is shown by a listener of the source.
         if (!isAbort(error)) legend.setStats(null);
       });
   }
 
-  /** Show the share of waits, if it covers the same window as the other shares in the legend. */
+  /** Show the share of waits if it covers the same window as the legend's other shares. */
   private showWaits(): void {
     const { lateness, shares: stats, shown } = this;
     const isSameWindow = lateness?.start === stats?.start && lateness?.end === stats?.end;
     this.app.legend.setLateness(lateness, isSameWindow ? stats : null, shown);
   }
 
-  /** Return `of rank 5 in view, 12.3–18.9 ms`. */
+  /** Return a text such as `of rank 5 in view, 12.3–18.9 ms`. */
   private shownRowsText(): string {
     const { stage, scene } = this.app.ctx;
     const { shown } = this;
@@ -175,7 +175,7 @@ export class ViewFacts {
     this.card.value = this.emptyMessage();
   }
 
-  /** Return the message of an empty timeline; null if there is something to see. */
+  /** Return the message of an empty timeline; null if it is not empty. */
   private emptyMessage(): CardMessage | null {
     const { ctx, nav, rows, commands } = this.app;
     const { stage, scene } = ctx;
@@ -192,7 +192,7 @@ export class ViewFacts {
     const hasData = data.length === 0 || data.some((ns) => ns > 0);
     if (!isOutside && hasData) return null;
     if (scene.events === 0) {
-      // MPI profiles, and servers without requests, never have events.
+      // MPI profiles never have events, nor do servers without requests.
       const text = "If the files have totals, the tables and charts show them.";
       return { title: "No events in these files", text, buttons: [] };
     }

@@ -4,7 +4,7 @@ import type { Brief, CallFigures } from "../../protocol/source";
 import type { FactRow } from "../../ui/controls";
 import { formatBytes, formatFlops, formatShare, plural } from "../../ui/formats";
 
-/** Text about the limit of the work, by class. */
+/** Text about the bound of the work, keyed by class. */
 const LIMITS_OF: Readonly<Record<string, string>> = {
   compute: "of what compute allows",
   memory: "of what memory allows",

@@ -1,4 +1,4 @@
-/** The panel that a timeline shows below its lanes, and the data of its panels. */
+/** The panel below a timeline's lanes, and the data of the timeline's panels. */
 
 import { signal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -25,11 +25,11 @@ import { eventText, selectionText, spanText } from "../text";
 import { ExportForm, ExportPanel } from "./export";
 import { ProblemsPanel } from "./problems";
 
-/** Requests for totals are delayed, so that a drag or a series of clicks sends few of them. */
+/** Requests for totals are delayed, so that a drag or a series of clicks sends only a few. */
 const TOTALS_MS = 60;
 const ANNOUNCE_DELAY_MS = 100;
 
-/** Details of an event, totals of a selection, causes of a gap. */
+/** Details of an event, totals of a selection, or causes of a gap. */
 export type PanelId = "event" | "area" | "gap";
 
 const UNKNOWN_TOTALS: { totals: Totals | null; error: Error | null } = {
@@ -37,7 +37,7 @@ const UNKNOWN_TOTALS: { totals: Totals | null; error: Error | null } = {
   error: null,
 };
 
-/** Order and filter of the tables, which are kept when the selection changes. */
+/** Order and filter of the tables. They are kept when the selection changes. */
 class AreaTables {
   readonly kinds = signal<TotalsOrder>({ column: BY_WORK, descending: true });
   readonly names = signal<TotalsOrder>({ column: BY_WORK, descending: true });
@@ -100,7 +100,7 @@ export class PanelControl {
     this.exportSheet.open(anchor);
   }
 
-  /** Return the view as a picture with a sentence above it. */
+  /** Return the view as an SVG picture with a sentence above it. */
   svg(headline = ""): Promise<string> {
     const { stage, scene } = this.app.ctx;
     const shown = new Set(stage.rows().flatMap(({ rank, memberRanks }) => memberRanks ?? [rank]));
@@ -114,7 +114,7 @@ export class PanelControl {
     this.problemSheet.toggle(anchor);
   }
 
-  /** Close the panel, and with an event panel its event. Return false if none was open. */
+  /** Close the panel (an event panel also its event). Return false if no panel was open. */
   close(): boolean {
     const id = this.shown.value;
     if (id === "event") this.app.picking.clearEvent();
@@ -122,7 +122,7 @@ export class PanelControl {
     return id !== null;
   }
 
-  /** Whether there are totals to show. In a dashboard, another panel shows them. */
+  /** Whether there are totals to show. In a dashboard, another panel shows the totals. */
   get hasArea(): boolean {
     return this.app.picking.window !== null && !this.app.ctx.isLinkedPanel;
   }

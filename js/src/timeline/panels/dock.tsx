@@ -1,4 +1,4 @@
-/** The area below the lanes that contains the panels of a timeline. */
+/** The area below the lanes that contains a timeline's panels. */
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { activeElement } from "../../ui/dom";
@@ -17,7 +17,7 @@ const PANELS = {
   gap: { name: "Idle time", Panel: GapPanel },
 };
 
-/** Shows one panel below the lanes, moved up over the lanes if it would not be visible. */
+/** Shows one panel below the lanes, moved up over the lanes if it would be out of view. */
 export function PanelDock({ panels }: { panels: PanelControl }) {
   const { shown } = panels;
   const { ctx, picking } = panels.app;
@@ -30,7 +30,7 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
   useLayoutEffect(() => {
     const el = place.current!;
     before.current = id;
-    // If the focused element was removed, focus the root: keys must not reach the page.
+    // If the focused element was removed, focus the root, because keys must not reach the page.
     if (hadFocus && !el.contains(activeElement(el))) ctx.focus();
     if (id !== null) moveIntoView(el, picking, ctx.stage);
   });
@@ -42,8 +42,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
     const { signal } = ctx;
     document.addEventListener("scroll", reveal, { capture: true, passive: true, signal });
     window.addEventListener("resize", reveal, { signal });
-    // The height of the lanes may change. Moving the panel may change it again, which a size
-    // observer must not do synchronously.
+    // The lanes' height may change. Moving the panel may change it again, which a size observer
+    // must not do synchronously.
     watchBoxes([el.parentElement!], () => requestAnimationFrame(reveal), signal);
     const observer = new IntersectionObserver(reveal, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
     observer.observe(el);
@@ -66,8 +66,8 @@ export function PanelDock({ panels }: { panels: PanelControl }) {
 const EVENT_GAP_PX = 6;
 
 /**
- * Move a panel into the visible part of the timeline without covering the row of its event. Scroll
- * the row up if possible. Otherwise, put the panel above the row if it fits, or directly below it.
+ * Move a panel into the visible part of the timeline without covering its event's row. Scroll the
+ * row up if possible. Otherwise, put the panel above the row if it fits, or directly below it.
  */
 function moveIntoView(el: HTMLElement, picking: EventSelection, stage: Stage): void {
   const root = el.parentElement;

@@ -1,4 +1,4 @@
-/** The details panel of an event, with its collective and a histogram. */
+/** An event's details panel, with its collective and a histogram. */
 
 import { useSignal } from "@preact/signals";
 import {
@@ -45,7 +45,7 @@ import { cutText, eventCode, lastRankOf, waitsText } from "../text";
 import { figureRows } from "./call_figures";
 import type { PanelControl } from "./control";
 
-/** At most this many arrows are listed one by one: a graph launch has thousands. */
+/** Maximum number of arrows that are listed individually: a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;
 
@@ -95,7 +95,7 @@ export function EventPanel({ panels }: EventPanelProps) {
   );
 }
 
-/** Compare the event with the ranks of its collective or, without one, with events of its name. */
+/** Compare the event with its collective's other ranks or, if it has none, with its namesakes. */
 function Comparison({ picking, ownRank }: { picking: EventSelection; ownRank: number }) {
   const { detail, collective, error } = picking.stateSignal.value;
   if (collective !== null) {
@@ -184,7 +184,7 @@ function chainRows(
   return [{ name, value, title, className: expand === null ? "wrapped" : "chain" }];
 }
 
-/** Return the operator, module and Python function from which a device event was launched. */
+/** Return the operator, module and Python function that launched a device event. */
 function launchRows(
   { operators, modules, frames, shapes, forward }: NonNullable<EventDetail["launched_by"]>,
   chain: (name: string, parents: readonly Brief[]) => FactRow[],
@@ -222,7 +222,7 @@ function launchedRow(
   return { name: "Launched", value, title: figures, className: "wrapped" };
 }
 
-/** Return the row of the source line. A press opens the line in an editor, or copies it. */
+/** Return the row of the source line. Pressing it opens the line in an editor or copies it. */
 function sourceRow(source: SourceLine, copy: Copy): FactRow {
   const place = `${source.path}:${source.line}`;
   const press = (): void => {
@@ -242,7 +242,7 @@ function sourceRow(source: SourceLine, copy: Copy): FactRow {
   return { name: "Source", value, className: "line" };
 }
 
-/** Return the rows of a collective: share of waiting, message size, bandwidth. */
+/** Return a collective's rows: share of waiting, message size, bandwidth. */
 function callRows(rank: number, collective: Collective | null): FactRow[] {
   const ownArrival = collective?.ranks.find((member) => member.rank === rank);
   if (collective === null || ownArrival === undefined) return [];
@@ -257,7 +257,7 @@ function callRows(rank: number, collective: Collective | null): FactRow[] {
   return [...rows, { name: "Group", value: group === "" ? ranks : `${group} · ${ranks}` }];
 }
 
-/** Return the rows of arrows. The first one of each direction shows the key that follows it. */
+/** Return the rows of arrows. The first row of each direction shows the key that follows it. */
 function flowRows(flows: readonly Flow[], goTo: (brief: Brief) => void): FactRow[] {
   const seen = new Set<string>();
   return flows.map((flow): FactRow => {
@@ -344,15 +344,15 @@ function delayText({ delay, direction }: Flow): string {
   return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
-/** Return the number of a step. BytePS counts the steps of each file from 0. */
+/** Return a step's number. BytePS counts the steps of each file from 0. */
 function stepText(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
   return counted ? `${step}, counted in the file` : String(step);
 }
 
-// A histogram of the durations of one name on one rank, with one event marked.
+// A histogram of the durations of events with one name on one rank, with one event marked.
 
-/** Return the position of a duration along the bins, from 0 to 1. Bins have equal widths. */
+/** Return a duration's position along the bins, from 0 to 1. Bins have equal widths. */
 export function positionInBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
@@ -363,7 +363,7 @@ export function positionInBins(edges: readonly number[], value: number): number 
   return (bin + Math.min(Math.max(within, 0), 1)) / bins;
 }
 
-/** Compare the duration of an event with those of all events of its name. */
+/** Compare an event's duration with the durations of all events of the same name. */
 export function histogramText(same: SameName, dur: number): string {
   const { min, max, median } = same;
   const events = plural(same.count, "event");
@@ -423,7 +423,7 @@ function Bars(props: { same: SameName; dur: number; kind: Kind; words: string })
 
 // A collective on all ranks: waits, last arrival, transfer.
 
-/** Larger groups list only the first and the last ranks to arrive. */
+/** In larger groups, only the first and last ranks to arrive are listed. */
 const MAX_ROWS = 16;
 
 /** A part of a rank's bar. The style sheet draws it according to its label. */
@@ -491,7 +491,7 @@ function MemberRow(props: CollectivePanelProps & { member: Member; longestNs: nu
   );
 }
 
-/** Return all ranks; of large groups, the first and last to arrive, and the event's own rank. */
+/** Return all ranks; for large groups, the first and last to arrive and the event's own rank. */
 function arrivalRows(ranks: readonly Member[], ownRank: number): Member[] {
   if (ranks.length <= MAX_ROWS) return [...ranks];
   const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);

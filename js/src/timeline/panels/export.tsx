@@ -29,7 +29,7 @@ type ExportContent = "selection" | "view" | "all";
 /** Radio buttons with the same name form a group across the whole page. */
 let groups = 0;
 
-/** Return the name of a job as a part of file names. */
+/** Return a job's name as a part of file names. */
 function fileName(title: string): string {
   const name = title
     .replace(/\.(pt\.trace\.)?json(\.gz)?$/i, "")
@@ -38,7 +38,7 @@ function fileName(title: string): string {
   return name === "" ? "trace" : name;
 }
 
-/** Return a file name for a job: `ddp_8rank-window.trace.json.gz`. */
+/** Return a file name for a job, such as `ddp_8rank-window.trace.json.gz`. */
 export function defaultPath(title: string): string {
   return `${fileName(title)}-window.trace.json.gz`;
 }
@@ -49,7 +49,7 @@ interface ExportHost {
   svg(): Promise<string>;
 }
 
-/** The state of the form, which is kept while the form is closed. */
+/** The form's state, which is kept while the form is closed. */
 export class ExportForm {
   readonly content = signal<ExportContent>("view");
   /** Null until the user enters a path. */
@@ -64,7 +64,7 @@ export class ExportForm {
 
   constructor(readonly host: ExportHost) {}
 
-  /** Open the form. If there is a selection, it is preselected. */
+  /** Open the form, preselecting the selection if there is one. */
   open(selection: SelectionJson | null): void {
     if (selection !== null) this.content.value = "selection";
     else if (this.content.value === "selection") this.content.value = "view";
@@ -216,7 +216,7 @@ function ContentChoice({ form, of }: { form: ExportForm; of: ExportContext }) {
 
 type ExportSwitch = "launches" | "clip" | "counters" | "scrub";
 
-/** Switches for what is written besides the events, or left out. */
+/** Switches for what is written in addition to the events, or left out. */
 const SWITCHES: readonly (readonly [ExportSwitch, text: string, hint: string])[] = [
   [
     "launches",

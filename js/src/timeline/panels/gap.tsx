@@ -1,4 +1,4 @@
-/** The panel about a device's idle time: its causes, what the host did, and what ended it. */
+/** The panel about a device's idle gap: its causes, what the host did, and what ended it. */
 
 import type { ComponentChildren } from "preact";
 import { CAUSE_FACTS } from "../../facts/panels";
@@ -17,7 +17,7 @@ import { capitalizeSentence } from "../../ui/text";
 import type { TimelineContext } from "../context";
 import type { PanelControl } from "./control";
 
-/** Return `the host loads data, 72 % of it`. */
+/** Return a text such as `the host loads data, 72 % of it`. */
 function causeText({ causes, start, end }: Gap): string {
   const [first] = causes;
   if (first === undefined) return "";

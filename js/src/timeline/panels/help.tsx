@@ -3,7 +3,7 @@
 import { CloseButton, Kbd } from "../../ui/controls";
 import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
-/** Marks in the lanes that the legend does not list: class of the swatch, and meaning. */
+/** Marks in the lanes that are not in the legend: class of the swatch, and meaning. */
 const LANE_MARKS: readonly [swatch: string, text: string][] = [
   ["cell", "many events in one pixel: the height is the share of time that they cover"],
   ["host", "a host call: pale with a dark edge"],
@@ -20,7 +20,7 @@ const LANE_MARKS: readonly [swatch: string, text: string][] = [
 
 export function Help(props: {
   more: readonly HelpGroup[];
-  /** Whether keys work without the focus, as in our own pages. */
+  /** Whether keys work without the focus, as in the project's own pages. */
   followsPointer: boolean;
   close(): void;
 }) {

@@ -63,21 +63,21 @@ export interface ProblemLine {
   kind: string;
   count: number;
   detail: string;
-  /** Texts from the readers; several if the line stands for details of the same form. */
+  /** Texts from the readers; several if the line combines details of the same form. */
   details: Set<string>;
   ranks: number[];
   files: string[];
 }
 
-/** At least this many details share a line if they differ only in names and numbers. */
+/** Minimum number of details, differing only in names and numbers, that share a line. */
 const MIN_ALIKE = 3;
 
-/** Return a detail without its names and numbers, such as `left out: … holds the same run`. */
+/** Return a detail without names and numbers, such as `left out: … holds the same run`. */
 function formOf(detail: string): string {
   return detail.replace(/[^\s,;:()]*\d[^\s;:()]*(?<!,)/g, "…");
 }
 
-/** Separate thousands by thin spaces, as in the page, except in quoted names. */
+/** Separate thousands with thin spaces, as in the page, except in quoted names. */
 function groupThousands(text: string): string {
   return text.replace(/(["']).*?\1|(?<=\d),(?=\d{3}(?!\d))/g, (part) =>
     part === "," ? THIN_SPACE : part,
@@ -95,7 +95,7 @@ function unreportedTruncations({ ranks, truth }: Scene): ReadProblem[] {
   );
 }
 
-/** Return one line per problem, for all its ranks. Truncated files always have a line. */
+/** Return one line per problem for all of its ranks. Truncated files always have a line. */
 export function problemLines(scene: Scene): ProblemLine[] {
   const problems = [...scene.truth.problems, ...unreportedTruncations(scene)].map((problem) => ({
     ...problem,

@@ -1,4 +1,4 @@
-/** The panel of a selected window or set of events: totals by kind and by name. */
+/** The panel of a selected window or set of events: totals per kind and per name. */
 
 import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
