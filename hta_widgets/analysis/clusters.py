@@ -329,7 +329,7 @@ def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Inter
 def _time_in_bins(
     part: RankPart, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
-    """Return the time in each bin, whether the device has work, and its span in the bins."""
+    """Return the time in each bin, whether the device has work, and its span within the bins."""
     covered = CumulativeCoverage(*_metric_times(part, metric, waits))
     edges = edges - part.trace.shift_ns
     times_ns: Ints = np.diff(covered(edges))
@@ -482,8 +482,7 @@ def cluster_ranks(
 ) -> RankClusters:
     """Return clusters of ranks with similar features within each stage.
 
-    If there are too many clusters, the tolerance is raised. Outliers still refer to the given
-    tolerance.
+    Too many clusters raise the tolerance. Outliers still refer to the given tolerance.
     """
     compared = _FeatureComparison.build(features, tolerance)
     distances = compared.distances()
@@ -569,8 +568,7 @@ class _FeatureComparison:
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        # Without steps, shares refer to each rank's own time, because recordings differ in
-        # duration.
+        # Without steps, shares refer to each rank's own time, as recordings differ in length.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))

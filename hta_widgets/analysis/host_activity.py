@@ -1,16 +1,14 @@
 """Activities of host threads: waits, memory calls, data loading, operators, Python functions.
 
 A device idles because of what the host does before it launches the next work. Only threads that
-launch work are analyzed. At each instant, a thread has a single activity, the first that applies in
-`_LEVELS`. For example, ``cudaFree`` called by an operator inside a Python function is a memory
-call.
+launch work are analyzed. At each instant, a thread has one activity, the first that applies in
+`_LEVELS`. For example, ``cudaFree`` in an operator in a Python function is a memory call.
 
 A synchronization returns within microseconds after the last work ends, and a copy from pageable
 memory starts within 0.3 ms. If a thread waits for more than 1 ms while its device runs no recorded
-work, the device must therefore be running work that is not in the file. This part of a call is the
-activity `UNRECORDED_WAIT`; the rest is a wait for the device. For example, if
-``cudaStreamSynchronize`` lasts from 0 to 6 ms and the last work ends at 1 ms, 5 ms of it are
-`UNRECORDED_WAIT`.
+work, the device must therefore run other work. This part of a call is the activity
+`UNRECORDED_WAIT`; the rest is a wait for the device. For example, if ``cudaStreamSynchronize``
+lasts from 0 to 6 ms and the last work ends at 1 ms, 5 ms of it are `UNRECORDED_WAIT`.
 
 Level k covers the time of activities 0 to k, so each level contains the previous one. The time of
 activity k is the time of level k minus the time of level k - 1. For example, with 10 ns in the
@@ -383,8 +381,7 @@ def _idle_and_busy_times(
 ) -> dict[str, _EventTimes]:
     """Return the device's idle and busy time during host events, by event name.
 
-    Names that take less than `min_ns` or are not `selected` are omitted. The name "" stands for the
-    whole trace.
+    Names that take less than `min_ns` or are not `selected` are omitted; "" is the whole trace.
     """
     table = trace.table
     busy = _thread_times(trace, device_work_rows(trace)).union()
@@ -503,9 +500,8 @@ def memory_calls(trace: Trace) -> Bools:
 def free_calls(trace: Trace) -> Rows:
     """Return the calls that free device memory, if too frequent for a caching allocator.
 
-    PyTorch's caching allocator rarely frees device memory. The result is empty if a single call
-    takes most of the time, because such a call does other work as well: a program's first call
-    loads libraries.
+    PyTorch's caching allocator rarely frees device memory. The result is empty if one call takes
+    most of the time, because such a call does other work: a program's first call loads libraries.
     """
     rows = np.flatnonzero(memory_calls(trace))
     frees = rows[names_match(trace, rows, _FREES.match)]

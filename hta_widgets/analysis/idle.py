@@ -255,7 +255,7 @@ def device_idle_gaps(
 
 
 def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
-    """Return, for each category, its time, the number of gaps with such time, and the longest."""
+    """Return each category's total time, the number of gaps with it, and its longest part."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None

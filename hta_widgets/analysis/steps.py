@@ -222,8 +222,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that the hosts leave before most of their device work runs.
 
-    As the hosts' ranges must also be shorter than the devices' spans, a few late events do not
-    matter.
+    Their ranges are also shorter than the devices' spans, so a few late events do not matter.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))
@@ -381,9 +380,8 @@ def phase_times(
 ) -> pd.DataFrame:
     """Return each rank's host time in each phase of a step, compared with other ranks.
 
-    The duration of a step hides the slow rank, because all other ranks wait for it. Phases show it:
-    the slow rank's forward pass takes longer, and its backward pass, in which the others wait, is
-    shorter.
+    The duration of a step hides the slow rank, because all others wait for it. Phases show it: its
+    forward pass takes longer, and its backward pass, in which the others wait, is shorter.
 
     Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
     DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names

@@ -4,8 +4,7 @@ For example, a thread launches two kernels on a stream and waits for them. The e
 calls of the thread, each call with its kernel, the first kernel with the second, and the second
 kernel with the end of the waiting call.
 
-Functions named ``add_…`` add one kind of edge. `find_wait_pairs` finds what calls and kernels
-waited for.
+Functions named ``add_…`` add one kind of edge. `find_wait_pairs` finds awaited and waiting work.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ from hta_widgets.trace.trace import Trace
 #: earlier than the end of any event
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
-#: Args of recorded waits for a CUDA event: its stream, and the correlation ID of the recording
-#: call.
+#: Args of recorded waits for a CUDA event: its stream, and the recording call's correlation ID.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
 #: Arg with the stream that a call makes wait, in files without wait events.
 _WAITING_STREAM = "waiting stream"
@@ -82,10 +80,9 @@ def add_device_work(
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it has been launched, the previous kernel of its stream has ended, and
-    # the work that the stream waits for has ended. Only the last of these delays the kernel, so
-    # only the time after it has a weight, measured from the start of the call or the end of the
-    # earlier work.
+    # A kernel can start once it has been launched, its stream's previous kernel has ended, and the
+    # work that its stream waits for has ended. Only the last of these delays the kernel, so only
+    # later time has a weight, measured from the start of the call or the end of the earlier work.
     trace, table, rows = nodes.trace, nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     awaited_end = _add_kernel_waits(edges, nodes, *kernel_waits)
@@ -95,8 +92,7 @@ def add_device_work(
     call = trace.launch_of[rows]
     has_call, call_ns = call >= 0, np.zeros(len(rows), dtype=np.int64)
     if not rules.as_hta:
-        # If the call returned before the kernel started, the launch may have lasted until the
-        # return.
+        # If the call returned before the kernel started, it may have launched until it returned.
         has_returned = has_call & (end_ns[call] <= table.start_ns[rows])
         call_ns[has_returned] = table.dur_ns[call[has_returned]]
     launched_ns = np.where(has_call, table.start_ns[call] + call_ns, _NEVER)
@@ -149,10 +145,9 @@ def _previous_work(nodes: Nodes, rules: GraphRules) -> Ints:
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device event was alone in its queue from its launch call to its start.
 
-    As in HTA, the length of a queue is the number of calls in `_COUNTED_IN_HTA` so far minus the
-    number of their kernels and copies that have started. All events of the rank are used, not only
-    those in the analyzed range. For work without a counted call, the length is unknown and the
-    result is False.
+    As in HTA, the length of a queue is the number of calls in `_COUNTED_IN_HTA` so far minus how
+    many of their kernels and copies have started. All events of the rank are used, not only those
+    in the analyzed range. Without a counted call, the length is unknown and the result is False.
     """
     table = trace.table
     device = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0))
@@ -262,7 +257,7 @@ class _Pauses:
         return polls
 
     def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:
-        """Add edges from and to an outermost event of a launching thread that fills the pause.
+        """Add edges to and from an outermost event that fills the pause on another thread.
 
         Only pauses marked in `within`, which are inside an event, are used.
         """
@@ -509,8 +504,7 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
     """Return the track of a stream on the device of each row; -1 if there is none.
 
-    Waits may have tracks of their own, such as ``stream 7 (sync)``. A host call may name a stream
-    of any device.
+    Waits may have tracks such as ``stream 7 (sync)``. A host call's stream may be on any device.
     """
     # The order is reversed so that the first track of each stream is kept.
     number_of = {

@@ -31,7 +31,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet, replace_ranks
 _KIND = "critical_path"
 #: Causes of time on the host.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
-#: Time on the host while the device works is noted from this share of the span.
+#: Share of the span from which a note mentions time on the host while the device works.
 _MIN_NOTED_SHARE = 0.1
 _FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
@@ -61,7 +61,7 @@ def with_critical_path(
     Returns
     -------
     TraceSet
-        The same ranks and events; the trace set is unchanged if the rank has no such range.
+        The same ranks and events; the given trace set if the rank has no such range.
     """
     path = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -147,8 +147,8 @@ def critical_path(
           kernel, at most 1 ms after the call;
         - ``gpu_kernel_kernel_overhead``: from the end of a kernel to the start of the next, at most
           30 µs;
-        - ``unknown_wait``: one of these two delays that exceeds its maximum, so the kernel waited
-          for something that is not in the file; only the maximum counts;
+        - ``unknown_wait``: a launch or kernel gap that exceeds this maximum, because the kernel
+          waited for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
         - ``cpu_blocked``: a call waits for the device, possibly for work that is not in the file;
         - ``sync_overhead``: from the end of awaited work to the return of the waiting call, or to
@@ -213,7 +213,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
-    These are the events to which the path's time belongs, and the calls that launched its kernels.
+    These are the events to which the path's time belongs, and the launch calls of its kernels.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, edge_type, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
-    # Segments without an event (-1) get the last item of these lists, or -1.
+    # Segments without an event (-1) get the last item of these lists.
     names, keys = [*table.names.values, ""], [*(track.key for track in tracks), ""]
     tids = np.array([*(track.tid for track in tracks), ""], dtype=object)
     has_event = event >= 0
@@ -270,7 +270,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a note about host time on the path while the device works; "" if it is short."""
+    """Return a note about host time on the path while the device works; "" if there is little."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])
@@ -285,6 +285,6 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
 
 
 def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
-    """Return a categorical of ``values[codes]``; its categories are the values, the last first."""
+    """Return a categorical of ``values[codes]`` whose categories begin with the last value."""
     dtype = categorical_dtype(list(dict.fromkeys(reversed(values))))
     return pd.Categorical(np.array(values, dtype=object)[codes], dtype=dtype)

@@ -122,7 +122,7 @@ def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> 
 
 
 def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> tuple[float, float]:
-    """Return the scatter of the differences at a shift, and the difference between the clocks."""
+    """Return the scatter of the differences at a shift, and how much the clocks differ."""
     low, high = _overlap(shift, len(longest.end), len(sequence.end))
     ends = longest.end[low:high]
     differences = sequence.end[low - shift : high - shift] - ends
@@ -268,7 +268,7 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
 
 
 def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
-    """Return the shifts with the lowest cost on a sample of pairs, or all if they are few."""
+    """Return the shifts with the lowest cost on a sample of pairs, or all shifts if few."""
     # Each round keeps a quarter of the shifts and compares four times as many pairs for each, so
     # the time grows linearly with the length instead of quadratically.
     first, second = len(end_ns), len(other_end_ns)

@@ -2,9 +2,8 @@
 
 Ranks leave a collective together, so differences between ends are differences between clocks. For
 example, rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns.
-The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. After
-subtracting it, the ends differ by 0, 1 and -1 ns. The residual of each rank is the median distance
-from 0, 1 ns.
+The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. Without it,
+the ends differ by 0, 1 and -1 ns. The median distance from 0 is the residual, 1 ns.
 
 Over seconds, clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second,
 the clock of rank 1 runs 20 ppm faster. If drift is clear, the times of collectives are corrected by

@@ -1,8 +1,7 @@
 """The communication events of a rank, with the args that identify their collective.
 
 `comm_events` returns the collectives on the rank's device. For a job on CPUs, `host_comm_events`
-returns the ranges that PyTorch records around collectives of Gloo, MPI and UCC
-(``gloo:all_reduce``).
+returns PyTorch's ranges around collectives of Gloo, MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from hta_widgets.trace.host_stack import name_mask, names_match, nested_parents
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-#: Operations of communication libraries. If a name contains several, the first in this list
-#: applies.
+#: Operations of communication libraries. In a name that contains several, the first listed counts.
 OPERATIONS: tuple[str, ...] = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
     "scatter", "barrier", "send_recv", "other",
@@ -249,8 +247,7 @@ def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEve
     sequence = to_int64(events.pop("Seq"))
     events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Most events differ only in their sequence number, so other values are derived per distinct
-    # event.
+    # Most events differ only in their sequence number, so the rest is derived per distinct event.
     distinct_of_event, args = _distinct_rows(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
@@ -412,7 +409,7 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 
 
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the innermost event around each of `rows` with a matching name; -1 if none."""
+    """Return the innermost event with a matching name around each of `rows`, or -1."""
     table = trace.table
     enclosing = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, text in enumerate(table.names.values) if name.match(text)]

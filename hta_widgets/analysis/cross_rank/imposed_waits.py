@@ -37,8 +37,7 @@ from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, p
 from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Smallest own lateness of a rank that is late together with the last one, as a share of the last
-#: one's.
+#: Smallest own lateness of a rank that is late with the last one, relative to the last one's.
 MIN_AS_LATE = 0.75
 #: If less of its lateness is its own, the last rank is late because of another rank.
 _MIN_OWN_SHARE = 0.5
@@ -71,7 +70,7 @@ class ImposedWaits:
 
     @property
     def is_late(self) -> Bools:
-        """Whether the rank is last, or is nearly as late and has the loss of the last one."""
+        """Whether the rank is last, or nearly as late and charged with the last rank's loss."""
         return self.is_charged | (self.lost_ns > 0)
 
     def sum_by_step(self, values: Array) -> Array:

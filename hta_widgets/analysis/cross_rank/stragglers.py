@@ -268,11 +268,9 @@ def stragglers_by_step(
 def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     """Return each rank's pattern and cause; "" for ranks that are not stragglers.
 
-    Candidates are found first and then acquitted. Ranks that only inherit lateness get a cause but
-    no pattern.
+    Candidates are found first, then acquitted. Ranks that only inherit lateness have only a cause.
     """
-    # The last recorded rank of a collective may itself have waited for a rank whose event is
-    # missing.
+    # The last recorded rank of a collective may have waited for a rank that has no event.
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
@@ -281,8 +279,7 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     is_beside = (pattern == "") & ~is_together & is_slow
     pattern[is_together | is_beside] = "consistent"
     if not work.stated_steps:
-        # An estimated step may be a fraction of a step, and a rank is rarely equally late in every
-        # part.
+        # An estimated step may be part of a step, and a rank is rarely equally late in every part.
         costly_counts = (np.nan_to_num(shares) >= _MIN_WAIT_SHARE).sum(axis=0)
         is_always = costly_counts >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
         pattern[(pattern != "") & is_always] = "consistent"

@@ -6,9 +6,8 @@ minimum bytes are those of reading each input once and writing each output once.
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, has 2 · 6 ·
 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
-`MATRIX_FORMULAS` has one formula for all ordinary products, and further formulas for grouped
-products, packed weights, convolutions and gradients. ``facts/operators.json`` lists each operator's
-operands.
+`MATRIX_FORMULAS` has one formula for all ordinary products, and others for grouped products, packed
+weights, convolutions and gradients. ``facts/operators.json`` lists the operands.
 
 The arguments of a call may lack the weights of experts. The grids of the kernels then show how many
 (token, expert) pairs were computed. For example, each of 32 tokens is routed to 4 of 32 experts and
@@ -393,9 +392,8 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
 def _launched_experts(call: OperatorCall) -> Work:
     """Return an estimate from kernel grids, for experts whose weights are not arguments.
 
-    The grid has a block for each tile of output columns and of an expert's tokens. With 128 experts
-    and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens have 4 experts
-    each.
+    A grid has a block for each tile of output columns and of an expert's tokens. With 128 experts
+    and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens, 4 experts each.
     """
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)

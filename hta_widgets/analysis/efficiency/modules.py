@@ -3,13 +3,11 @@
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
 nearest enclosing call. Inside an autograd node, it belongs to the module of the forward operator
-that created the node, according to a flow or a sequence number. Module calls inside a node are
-recomputation.
+that created the node, found by flow or sequence number. Module calls there are recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later, ``AddmmBackward0`` runs on
 the autograd thread with the sequence number of that ``addmm``. Its work is backward work of
-``Linear_3``. If checkpointing of ``Block_1`` calls ``Linear_3`` inside the node, that is
-recomputation.
+``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` in there, that is recomputation.
 
 `modules` folds repeated layers: 12 equal ``Block`` modules with the same parent become one row
 ``Block ×12``, whose children are sums over all twelve.
@@ -411,11 +409,9 @@ def modules(
     ----------
     traces : TraceSet
     depth : int, optional
-        Number of levels of the tree. Default: all. Deeper modules count toward the module above
-        them.
+        Number of levels of the tree. Default: all. Deeper modules count for the module above them.
     fold : bool, default True
-        Whether equal modules with the same parent, that is, of the same class and with the same
-        modules below, share a row.
+        Whether modules with equal parent, class and modules below share a row.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The device work and module calls to count, restricted by time and ranks. Default: all. The
         window clips times; FLOPs count operators that start in it.

@@ -11,8 +11,7 @@ is ``addmm``. On a rank with device work, an operator that launched nothing comp
 example is the last operator of a checkpoint's recomputation, stopped before its kernel.
 
 A signature is an operator with its arguments, which determine the work, so a formula runs once per
-signature. For example, 96 layers that call ``aten::addmm`` in 5 steps make 480 calls with a single
-signature.
+signature. For example, 96 layers that call ``aten::addmm`` in 5 steps are 480 calls with one.
 
 Files from 2021 and 2022 have shapes but no strides and paddings, so a convolution's own arguments
 do not determine its output. Its backward operator has the same sequence number and takes a gradient
