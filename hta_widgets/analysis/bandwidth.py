@@ -36,8 +36,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 
-#: Directions in names such as "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync",
-#: "CopyHostToDevice".
+#: Directions in names, such as "Memcpy HtoD (Pinned -> Device)" or "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 

@@ -131,7 +131,7 @@ def cupti_counters(
 
 
 def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
-    """Return the columns of a rank's kernels, and a note if it has more or fewer launches."""
+    """Return the columns of a rank's kernels, and a note if the launches differ in number."""
     trace, table = part.trace, part.table
     kernels, launches = _kernels_and_calls(trace)
     launch_of = np.full(len(kernels), -1, dtype=np.int64)

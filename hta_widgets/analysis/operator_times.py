@@ -126,7 +126,7 @@ def operators(
 def operators_with_kinds(
     chosen: Selection, keys: list[str], *, annotations: bool = False
 ) -> pd.DataFrame:
-    """Return the frame of `operators`, with communication and copies in ``device_total_ns``."""
+    """Return the frame of `operators`, with communication and copy times as further columns."""
     traces = chosen.owner
     without_window = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     find = partial(_operators_by_window, keys=keys, annotations=annotations)

@@ -1,8 +1,7 @@
 """The queue of launched work on each stream.
 
 Work waits from the start of its launch call until it starts. For example, calls start at 0 and 10
-ns, and their kernels at 20 and 30 ns. The queue length is 1, 2, 1 and 0 from 0, 10, 20 and 30 ns
-on.
+ns, and their kernels at 20 and 30 ns. The queue length becomes 1, 2, 1 and 0 at these times.
 """
 
 from __future__ import annotations

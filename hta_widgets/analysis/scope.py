@@ -166,7 +166,7 @@ class RankPart:
 
     @cached_property
     def span(self) -> tuple[int, int] | None:
-        """The window, limited to the time from the first to the last selected device work.
+        """The window, limited to the time from first start to last end of selected device work.
 
         Work outside the window counts as well, so that idle times of adjacent windows add up. None
         if the window is before or after all work.

@@ -258,8 +258,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
         is_candidate &= table.dur_ns > 0
     rows = np.flatnonzero(is_candidate & is_call)
     if not len(rows) and not rules.as_hta:
-        # Other tools' formats lack these categories, so the first of these kinds that occurs is
-        # used.
+        # Other tools' formats lack these categories; the first of these kinds that occurs is used.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
             rows = np.flatnonzero(is_candidate & np.isin(table.kind, codes_of(kinds)))
             if len(rows):

@@ -46,7 +46,7 @@ class RankGraph:
     ) -> None:
         self.path = path
         self.time = time_ns
-        #: Keyed by node at which a trail stops, as the walk may leave the rank: the matching's
+        #: Keyed by a node where the walk may leave the rank, so that trails stop: the matching's
         #: entry.
         self.exits = exits or {}
         self._relevant = last_true_positions(_relevant_nodes(path))
@@ -198,7 +198,7 @@ class PathWalker:
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment along an edge; without duration, set the type of the last segment."""
+        """Add a segment along an edge; if its duration is 0, set the last segment's type."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:

@@ -241,9 +241,8 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
     If messages with known bandwidth have at least half of the exposed time, their times are
     compared by operation and size, and the result has the bus bandwidth for that size. If some
     ranks have at most two thirds of the bandwidth of others, it is their bandwidth. A message takes
-    its transfer time if it is matched on all its ranks, otherwise the time of its event, with
-    waits. The result is None if no communication is exposed, or if names do not state the
-    operation.
+    its transfer time if it is matched on all its ranks, otherwise its event's time, with waits. The
+    result is None if no communication is exposed, or if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -267,7 +266,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
 
 def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
-    """Return the bandwidth of messages with one size, or of slow ranks if some are slower."""
+    """Return the bandwidth for messages of one size, or of only the slow ranks if any."""
     includes_waits = bool(messages["waits"].any())
     of_ranks = messages.groupby("rank")["bus"].median()
     is_slow = of_ranks <= _SLOW_RATIO * of_ranks.max()

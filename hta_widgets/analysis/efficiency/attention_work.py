@@ -72,7 +72,7 @@ def _ramp_sum(last: int, limit: int) -> int:
     return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
-#: Keyed by mask argument: whether the mask is causal, and whether the last query is its anchor.
+#: Keyed by mask argument: whether the mask is causal, and whether it aligns with the last query.
 _MASKS: Final = {
     "False": (False, False), "True": (True, False),
     "0": (False, False), "1": (True, False), "2": (True, True),
@@ -285,8 +285,7 @@ def _work_of_products(
 def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
     """Return an upper bound of the work of attention over a paged cache in an engine step.
 
-    Queries have dimensions (token, head, element); those of keys and values end with (head,
-    element).
+    Queries have dimensions (token, head, element). Keys and values end with (head, element).
     """
     step = call.context.step
     if step is None:
