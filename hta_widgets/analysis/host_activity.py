@@ -175,7 +175,7 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
         levels: list[_Level] = []
         for activity, is_shared in _LEVELS:
             added = (on_all_threads if is_shared else on_thread)[activity]
-            # With a single thread, there are no other threads to include.
+            # A single thread has no other threads whose activities could be included.
             if not len(added.start) or (is_shared and len(threads) == 1):
                 continue
             covered = unite(covered, added)

@@ -222,7 +222,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 def steps_ahead(traces: TraceSet) -> Ints:
     """Return the numbers of the steps that the hosts leave before most of their device work runs.
 
-    Their ranges are also shorter than the devices' spans, so a few late events do not matter.
+    The hosts' ranges are also shorter than the devices' spans, so a few late events do not matter.
     """
     spans = list(map_ranks(traces, _spans_of_steps))
     step, *times_ns = (concat_arrays([span[column] for span in spans]) for column in range(4))

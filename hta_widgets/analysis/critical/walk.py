@@ -46,7 +46,7 @@ class RankGraph:
     ) -> None:
         self.path = path
         self.time = time_ns
-        #: Keyed by a node where the walk may leave the rank, so that trails stop: the matching's
+        #: Keyed by nodes where a trail stops, since the walk may leave the rank: the matching's
         #: entry.
         self.exits = exits or {}
         self._relevant = last_true_positions(_relevant_nodes(path))

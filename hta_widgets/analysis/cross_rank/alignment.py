@@ -157,7 +157,7 @@ def align_sequences(
         in_order = np.arange(count) + shift
         low, high = _overlap(shift, len(content), count)
         pairs = int(high - low)
-    # If only a few ends agree, this may be by chance, unless there are no other ends.
+    # If only a few ends agree, they may agree by chance, unless these are all the ends.
     min_agreeing = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
     if shift is not None and agreeing >= max(0.5 * pairs, min_agreeing):
         by_gaps = _align_over_gaps(first, second, shift)

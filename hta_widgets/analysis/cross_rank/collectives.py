@@ -46,7 +46,7 @@ from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _OTHER = OPERATIONS.index("other")
-#: Collectives whose members state different sizes, of which the largest is the message size.
+#: Collectives whose members state different sizes. The largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n of it, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")

@@ -84,7 +84,7 @@ def identify_groups(
 
 
 def _are_all_distinct(names_by_trace: Collection[list[str]]) -> bool:
-    """Return whether there are several traces, no two of which share a name."""
+    """Return whether there are several traces and no two of them share a name."""
     names = [name for names_of_trace in names_by_trace for name in set(names_of_trace)]
     return len(names_by_trace) > 1 and len(set(names)) == len(names)
 

@@ -160,7 +160,8 @@ def _time_before_arrival(
     communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, because ranks also work while a collective runs.
-    # Waits count from the last arrival, because the last rank may catch up while a collective runs.
+    # Waits count from the last arrival: the last rank may do later what others did while they
+    # waited.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)

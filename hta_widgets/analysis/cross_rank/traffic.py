@@ -11,7 +11,7 @@ all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
 broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
 ==============================  ======================  ======================
 
-For example, 4 ranks on 2 nodes all-reduce 100 bytes: each sends 150, of which 50 leave the node.
+For example, 4 ranks on 2 nodes all-reduce 100 bytes. Each sends 150, and 50 of them leave the node.
 The bytes of all-to-alls and sends are exact, because the file has their splits and peers.
 """
 

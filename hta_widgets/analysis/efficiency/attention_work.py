@@ -84,7 +84,7 @@ class AttentionArguments:
     """Argument positions in one version of an attention operator; None for missing arguments.
 
     Key and value follow `query`. `mask` is an additive bias, `window` the first of two window
-    sizes. `lengths` are tensors with the lengths of packed sequences, of which the first holds the
+    sizes. `lengths` are tensors with the lengths of packed sequences; the first holds the
     cumulative query lengths. `longest` is the maximum query length, followed by the maximum key
     length. `saved` is the flag that requests logsumexp, or True if the operator always writes it.
     `flag` is a flag that only this version has. `local` is a window that the formulas do not

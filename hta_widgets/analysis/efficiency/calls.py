@@ -1,7 +1,7 @@
 """The arguments of an operator call, as recorded with ``record_shapes=True``.
 
 A file has one entry per argument of the operator's schema in each of ``Input Dims``, ``Input
-type``, ``Input Strides`` and ``Concrete Inputs``, the last of which holds strings. Dims ``[]`` mean
+type``, ``Input Strides`` and ``Concrete Inputs``; the last list holds strings. Dims ``[]`` mean
 None, a number or a tensor without dimensions, so such arguments count 0 bytes. A list of tensors is
 nested one level deeper. For example, ``aten::addmm`` with a bias of 10 elements::
 

@@ -39,7 +39,7 @@ Precision = Literal[
 PRECISIONS: Final = get_args(Precision)
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
-#: Relative tolerance for the memory size, of which drivers reserve a part.
+#: Relative tolerance for the memory size. Drivers reserve a part of the nominal size.
 _MEMORY_TOLERANCE: Final = 0.08
 #: A device with a smaller share of its row's units is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9

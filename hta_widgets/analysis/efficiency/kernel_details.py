@@ -1,8 +1,8 @@
 """Launch geometry, occupancy and tensor-core use of kernels.
 
 NVIDIA's profiler computes occupancy from the launch instead of measuring it: blocks of 256 threads,
-2 of which run on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler writes
-only grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files have them on the call.
+2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler writes only
+grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files have them on the call.
 """
 
 from __future__ import annotations
