@@ -169,8 +169,8 @@ def memory_bandwidth(
 
     Notes
     -----
-    The definition is that of HTA's memory bandwidth time series. In HTA, rounding may leave a rate
-    other than 0 while nothing is copied, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
+    The definition follows HTA's memory bandwidth time series. In HTA, rounding may leave a nonzero
+    rate while nothing is copied, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}

@@ -251,7 +251,7 @@ def rank_time_heatmap(
     bins : int, default 100
         Number of bins in the window; edges are rounded down to nanoseconds.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection : Selection, optional
         The events to analyze. Default: all.
     window : (start_ns, end_ns), optional
@@ -392,7 +392,7 @@ def rank_clusters(
         While there are more clusters than this and than pipeline stages, the tolerance is raised by
         half. Outliers are still judged by the given tolerance.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional

@@ -79,12 +79,12 @@ def temporal_breakdown(
     """Split each rank's device time into idle time, compute and other work.
 
     The span extends from the first start to the last end of the rank's device work in the whole
-    job, on all streams. It is clipped at the edges of the window, so times of adjacent windows add
-    up. Every instant of the span counts once: as computing if a compute kernel runs, else as
-    non-compute if anything communicates or copies, else as idle. Hence, to the nanosecond,
-    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
-    exposed_memory_ns == non_compute_ns``. Synchronization rows on a stream are waits, not work.
-    Only selected events are used: in a selection of communication, all of it is exposed.
+    job, on all streams. It is clipped to the window, so times of adjacent windows add up. Every
+    instant of the span counts once: as computing if a compute kernel runs, else as non-compute if
+    anything communicates or copies, else as idle. Hence, to the nanosecond, ``idle_ns + compute_ns
+    + non_compute_ns == span_ns`` and ``exposed_communication_ns + exposed_memory_ns ==
+    non_compute_ns``. Synchronization rows on a stream are waits, not work. Only selected events are
+    used: in a selection of communication, all of it is exposed.
 
     Parameters
     ----------
@@ -389,8 +389,8 @@ def communication_by_group(
 
     Notes
     -----
-    A size is the number of elements times the bytes of their type, which may differ from the bytes
-    moved by the collective's algorithm; `collectives` returns bandwidths.
+    A size is the number of elements times the bytes per element. The collective's algorithm may
+    move a different number of bytes; `collectives` returns bandwidths.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP

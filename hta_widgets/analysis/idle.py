@@ -114,7 +114,7 @@ def device_idle_breakdown(
 
     Gaps are the parts of the rank's span (see `temporal_breakdown`) during which none of its
     streams works. A gap ends with the start of a kernel, copy or fill; if several start at that
-    instant, the one launched first counts. A window clips gaps at its edges, but categories are
+    instant, the one launched first counts. A window clips gaps to its edges, but categories are
     determined from whole gaps. Every nanosecond of a gap belongs to one category:
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits for
@@ -523,7 +523,7 @@ def idle_time_breakdown(
     - ``other``: otherwise, for example waits for other streams, or long gaps without a known
       launch.
 
-    Time before the first and after the last kernel of a stream is excluded. A window clips gaps at
+    Time before the first and after the last kernel of a stream is excluded. A window clips gaps to
     its edges, so times of adjacent windows add up. `device_idle_breakdown` is for whole devices.
 
     Parameters
@@ -550,8 +550,8 @@ def idle_time_breakdown(
 
     Notes
     -----
-    The definition is that of HTA. HTA measures gaps only from the end of the previous kernel, so
-    they are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
+    The definition follows HTA. In HTA, gaps begin at the end of the previous kernel, so they are
+    negative if kernels of a stream overlap, and the start of a stream counts as ``other``.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"idle_ns": "int64", "idle_share": "float64", "gaps": "int64"}

@@ -67,8 +67,8 @@ def job_critical_path(
     others spend waiting for it in collectives is not on the path.
 
     The path is walked backwards from the end of the rank that ends last. Within a rank it follows
-    the path of `critical_path`: from each start or end to the launching call, the previous kernel
-    of the stream, the work of another stream or the device, or the previous event of the thread,
+    the path of `critical_path`: from each start or end to the launch call, the previous kernel of
+    the stream, the work of another stream or the device, or the previous event of the thread,
     whichever has the longest chain of dependencies. At the end of a collective in which the rank
     waited, the rank is charged with the transfer, which begins at the last arrival; before that,
     the path continues on the rank that arrived last.
@@ -81,8 +81,8 @@ def job_critical_path(
     traces : TraceSet
     annotation : str, default "ProfilerStep"
         Part of the name of a host range; ``""`` analyzes the whole job. For a job without
-        ``ProfilerStep``, the path is that of a step of its inference engine, or else the whole
-        path, as in `critical_path`.
+        ``ProfilerStep``, the path is that of a step of its inference engine, or else of the whole
+        job, as in `critical_path`.
     instance : int or (first, last), default 0
         Number of the range among those with that name, counted from 0 by their earliest start on
         any rank. Names identify the same range on different ranks (``ProfilerStep#4``); ranges with
@@ -97,9 +97,9 @@ def job_critical_path(
         One row per segment, in order of time and without gaps; ``dur_ns`` adds up to the span.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
-        none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
-        in `critical_path`, with ``outside_path`` also if no dependency of an event is known;
-        ``via``, how the path enters the segment: ``event`` (within an event), ``thread``,
+        there is none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and
+        ``type`` as in `critical_path`, with ``outside_path`` also if no dependency of an event is
+        known; ``via``, how the path enters the segment: ``event`` (within an event), ``thread``,
         ``launch``, ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which
         arrived last at this row's event), ``unknown``.
 

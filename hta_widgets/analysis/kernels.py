@@ -93,8 +93,8 @@ def cupti_counters(
 
     Notes
     -----
-    The definition is that of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
-    for ranks whose numbers differ, and only counts calls named ``cudaLaunchKernel…``. Here, driver
+    The definition follows HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
+    for ranks whose numbers differ, and counts only calls named ``cudaLaunchKernel…``. Here, driver
     calls named ``cuLaunchKernel…`` (Triton) are included if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []

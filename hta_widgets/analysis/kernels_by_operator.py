@@ -56,8 +56,8 @@ def operator_kernels(
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
-    An event belongs to the innermost operator that encloses its launching call on the call's
-    thread. One call may launch several events (a CUDA graph).
+    An event belongs to the innermost operator that encloses its launch call on the call's thread. A
+    single call may launch several events, such as a CUDA graph's.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def operator_kernels(
     DataFrame
         One row per device event (computing, communicating, copying), ordered by rank and start:
         ``rank, id, name, kind, stream, start_ns, dur_ns, operator, operator_id``; ``launch_id``,
-        the id of the launching call; ``operator_delay_ns``, from the operator's start to the
-        call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
+        the id of the launch call; ``operator_delay_ns``, from the operator's start to the call's;
+        ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
         ``operator`` are categorical; times and ids are int64.
     """
     chosen = rank_parts(traces, selection, window, ranks)
@@ -162,13 +162,13 @@ def operator_launch_delays(
         One row per rank, operator and sequence, ordered by rank, most frequent first: ``rank``
         (int64); ``operator, kernel_sequence`` (str; ``" -> "`` separates kernels);
         ``occurrence_count`` (int64); ``avg_operator_launch_delay_ns`` (float64), the mean time from
-        the start of the operator to the start of its first launching call; ``avg_runtime_delay_ns``
+        the start of the operator to the start of its first launch call; ``avg_runtime_delay_ns``
         (float64), from the start of that call to the start of the kernel.
 
     Notes
     -----
-    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, which uses the operator that
-    started last on any thread, covers only CUDA calls, and fails if one launches several kernels.
+    The definition follows HTA's ``get_aten_op_kernels_and_delay``, which takes the last operator to
+    start on any thread, covers only CUDA calls, and fails if a call launches several kernels.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _delays_of, prefix))

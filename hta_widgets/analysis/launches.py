@@ -58,7 +58,7 @@ def launch_stats(
 ) -> pd.DataFrame:
     """Return every launch with the device work that it launched, and their durations.
 
-    The launching calls of all vendors are included: runtime and driver calls that launch kernels,
+    The launch calls of all vendors are included: runtime and driver calls that launch kernels,
     copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. Of
     several calls with the same id, the innermost counts. A window does not clip durations.
 

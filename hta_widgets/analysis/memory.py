@@ -209,7 +209,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Notes
     -----
     Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
-    before the first event counts from that event on; HTA has a row of the same time for it.
+    before the first event counts from that event on; HTA adds a row with the same time for it.
     """
     value = _decode_file(path)
     # A file of sums is ``[times, sizes]`` instead of a list of events.

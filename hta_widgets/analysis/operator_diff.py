@@ -54,7 +54,7 @@ def diff_ops(
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        The two sides. For a selection, its events are used, clipped at its window.
+        The two sides. For a selection, its events are used, clipped to its window.
     device : {"all", "cpu", "gpu"}, default "all"
         ``"gpu"``: events on device streams, including stream 0, without the device's copies of
         annotations; ``"cpu"``: host events; ``"all"``: both, and the copies of annotations.
@@ -65,11 +65,11 @@ def diff_ops(
         Ranks of one side. Default: all.
     before_steps, after_steps : int or iterable of int, optional
         Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the step
-        of their launch. By default, all events are used, including those outside of steps.
+        of their launch. By default, all events are used, including those outside steps.
     selection : Selection, optional
         Restricts both sides, for example ``traces.select("kind == 'communication'")``.
     window : (start_ns, end_ns), optional
-        Restricts both sides in time; durations are clipped at its edges.
+        Restricts both sides in time; durations are clipped to it.
     ranks : int or iterable of int, optional
         Restricts both sides to these ranks.
 

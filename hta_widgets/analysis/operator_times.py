@@ -82,9 +82,9 @@ def operators(
       operator within another of the same row (of the same name, and shape or stack) adds nothing.
     - *Self* host time is the total without the time covered by direct children, so the self times
       of all operators of a thread add up to the time during which any of them runs.
-    - *Device self* time is the time of device work (computing, communicating, copying) whose
-      launching call has the operator as its innermost one, on the call's thread. Work launched in
-      the backward pass belongs to the operators of its thread.
+    - *Device self* time is the time of device work (computing, communicating, copying) whose launch
+      call has the operator as its innermost one, on the call's thread. Work launched in the
+      backward pass belongs to the operators of its thread.
     - *Device total* time includes nested operators. Recursion counts once here as well.
 
     The window clips times. Device work in the window belongs to its operator even if the operator
@@ -113,7 +113,7 @@ def operators(
         cpu_self_ns, device_total_ns, device_self_ns``.
 
         ``.attrs["device_ns"]`` is the time of all device work in the window, and
-        ``.attrs["unattributed"]`` the part that is in no row: ``unlinked_ns`` (no launching call in
+        ``.attrs["unattributed"]`` the part that is in no row: ``unlinked_ns`` (no launch call in
         the file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``. The note states the share of the first two if it is at least 10 %.
     """

@@ -66,10 +66,10 @@ def pipeline_bubbles(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock on which stages are compared. Default: fitted, or the trace set's if no collective
-        is on two ranks.
+        spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The kernels to analyze, restricted by time and ranks. Default: all. Schedules include all
-        kernels of all stages, and are clipped at the window.
+        kernels of all stages, and are clipped to the window.
 
     Returns
     -------
@@ -107,9 +107,9 @@ def pipeline_passes(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock on which stages are compared. Default: fitted, or the trace set's if no collective
-        is on two ranks.
+        spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to analyze, restricted by time and ranks. Default: all. Passes are clipped at
+        The kernels to analyze, restricted by time and ranks. Default: all. Passes are clipped to
         the window.
 
     Returns

@@ -191,11 +191,11 @@ def queue_length_summary(
         One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%, max``
         of the length after each change in the window (two per launched event), not weighted by
         duration; ``time_weighted_mean``: the mean over time, from the stream's first to its last
-        change in the trace, clipped at the edges of the window; ``span_ns`` (int64): that time.
+        change in the trace, clipped to the window; ``span_ns`` (int64): that time.
 
     Notes
     -----
-    The statistics are those of HTA's queue length summary. They weigh each change equally, so
+    The statistics match HTA's queue length summary. They weigh each change equally, so
     ``time_weighted_mean`` is a better measure of the usual queue length.
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)

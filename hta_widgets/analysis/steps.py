@@ -49,7 +49,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Arg of events that an export clipped at its window; see `hta_widgets.export.traces.members`.
+#: Arg of events that an export clipped to its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
 #: Columns of `device_times`, in order.
@@ -72,7 +72,7 @@ def step_times(
 
     Ranks that wait for each other in collectives take equally long for a step, which hides the slow
     rank. Compare ``own_ns``, the step without the time during which the rank waited in collectives
-    and computed nothing; it is largest on the slow rank.
+    and computed nothing. It is largest on the slow rank.
 
     A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched it,
     even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A host
@@ -84,7 +84,7 @@ def step_times(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all. Steps and device work are
         clipped to the window, and deviations are from the median of these ranks.
@@ -181,7 +181,7 @@ def whole_steps(part: RankPart, steps: Ints) -> Bools:
 
 @memoize
 def clipped_steps(trace: Trace) -> Ints:
-    """Return the numbers of the steps that an export clipped at its window."""
+    """Return the numbers of the steps that an export clipped to its window."""
     if trace.window_ns is None:
         return np.empty(0, dtype=np.int64)
     rows = [row for row in _step_rows(trace).tolist() if CLIPPED in trace.args(row)]

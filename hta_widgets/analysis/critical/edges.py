@@ -485,7 +485,7 @@ def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints,
 
 
 def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the last work on each stream launched before a device-wide call, and the call.
+    """Return the last work on each stream until each device-wide call returned, and that call.
 
     The recorded waits `rows` are on the device of their `call`.
     """

@@ -135,15 +135,15 @@ def critical_path(
         launched if that is later.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
-        none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``; ``type``,
-        the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
+        there is none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
+        ``type``, the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
         ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the chain); and
         ``bound_by``:
 
         - ``cpu_bound``, ``data_loading``: the host works in an operator or a call;
         - ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_memory_bound``: the device
           computes, communicates, copies;
-        - ``gpu_kernel_launch_overhead``: from the start of a launching call to the start of its
+        - ``gpu_kernel_launch_overhead``: from the start of a launch call to the start of its
           kernel, at most 1 ms after the call;
         - ``gpu_kernel_kernel_overhead``: from the end of a kernel to the start of the next, at most
           30 µs;

@@ -156,7 +156,7 @@ def clock_offsets(
     selection, window : Selection, (start_ns, end_ns), optional
         Restricts the fit to collectives with a selected event in the window.
     ranks : iterable of int, optional
-        Restricts the rows to these ranks; the fit uses all.
+        Restricts the rows to these ranks; the fit uses all ranks.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def _clock_note(traces: TraceSet, fit: ClockFit, *, has_collectives: bool) -> st
 
 
 def _early_leavers_note(match: Matching) -> str:
-    """Return a note about groups that have no collectives which all ranks leave together."""
+    """Return a note about groups without collectives that all ranks leave together."""
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     if (is_synchronizing | ~_usable_mask(match)).all():
         return ""
@@ -275,9 +275,9 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable_mask(match: Matching) -> Bools:
-    """Return a mask of entries to fit: in collectives that all ranks leave together.
+    """Return a mask of the entries to fit, whose collectives all ranks leave together.
 
-    In a group without such collectives, entries count in which no rank may leave early.
+    A group without such collectives contributes the entries in which no rank may leave early.
     """
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))

@@ -85,7 +85,7 @@ def collectives(
         The clock of the times, see `TraceSet.with_clock`. Default: the trace set's clock.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events whose rows are returned, restricted by time and ranks. Default: all. Events are
-        not clipped at the window.
+        not clipped to the window.
 
     Returns
     -------

@@ -158,7 +158,7 @@ class GroupName:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommEvents:
-    """The communication of a rank, sorted by start, with times as in its table."""
+    """A rank's communication, sorted by start, on the clock of its table."""
 
     rows: Rows
     start_ns: Ints
@@ -386,7 +386,7 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
 
 
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
-    """Name collectives, unnamed by args and kernels, by the range around their launch.
+    """Name collectives that neither args nor kernel name, from the range around their launch.
 
     Two kernels do not identify their collective: NCCL's generic kernel, and its kernel for sends,
     which also runs ``all_to_all``. `stated`, the names from args, is completed in place.

@@ -1,7 +1,7 @@
 """Match the communication events of different ranks that belong to one collective or send.
 
 1. The communication of each rank is read, with the process groups that it names (`comm_events`).
-   Groups of different ranks are identified with each other (`comm_groups`).
+   Groups of different ranks are matched with each other (`comm_groups`).
 2. Events are divided into lanes: a lane is the sequence of the collectives of a group, or of the
    sends between a pair of its ranks. All ranks of a lane run its collectives in the same order.
 3. Each event gets a slot in its lane: the sequence number in the file or, without numbers, the

@@ -74,9 +74,9 @@ def parallel_groups(
     follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without a description,
     the purpose is guessed:
 
-    - a group of every rank of the job is ``all``, which is certain;
+    - a group of all ranks of the job is ``all``, which is certain;
     - a group that only sends and receives is ``pipeline``;
-    - a group with all-to-all as at least half of its collectives is ``expert``;
+    - a group whose collectives are at least half all-to-all is ``expert``;
     - a group of adjacent ranks is ``tensor``;
     - a group of ranks at equal distances is ``data``;
     - others are ``unknown``, as are streams of kernels that name no group.

@@ -11,7 +11,7 @@
    (`late_evidence`), 5 % are enough, also for a slow rank beside a slower one (`own_shares`).
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
-4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
+4. The cause is the part of the rank's time with the largest excess over others (`late_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
 """
@@ -100,33 +100,33 @@ def stragglers(
     """Return how often each rank is last at collectives, its cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank always arrives last; a straggler does so at a cost that noise does not explain.
-    The cost is the time without compute by which the others go on later, as a share of their time
-    per step: compute may hide a wait, but not the transfer that the wait delays.
+    rank always arrives last, but a straggler does so at a cost that noise does not explain. The
+    cost is the time without compute by which the others continue later, as a share of their time
+    per step. Compute may hide a wait, but not the transfer that it delays.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
-    as much in the median step, and twice as much as the typical rank; its mean lateness must also
+    as much in the median step, and twice as much as the typical rank. Its mean lateness must also
     exceed 3.5 times the standard error, over the steps, of the lateness of the other ranks of its
     group. Unless the lateness in several steps rules out chance, the limit is higher with few steps
-    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where ranks are those of its group
-    if it costs only one of its groups. Of two ranks, each is compared with the other alone, so the
-    limit is half as much again. A rank is an occasional straggler if it stalls the others for a
-    quarter of a step's time in some steps, and its worst step costs twice as much as any step of
-    the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
-    in more steps than chance would explain. If ranks take turns, as with uneven batches, none is.
+    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where only ranks of its group count
+    if it costs only one of its groups. With two ranks, each is compared with only one, so the limit
+    is 1.5 times as high. A rank is an occasional straggler if it stalls the others for a quarter of
+    a step's time in some steps, and its worst step costs twice as much as any step of the ranks
+    that are not stragglers; or if the others lose 5 % on average, and it alone is costly in more
+    steps than chance would explain. If ranks take turns, as with uneven batches, none is a
+    straggler.
 
-    Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
-    three quarters of the last one's is judged as if it were the last, unless there is only one
+    If several ranks are late together, only the last is charged. A rank whose own lateness is at
+    least three quarters of the last rank's is judged as if it were last, unless there is only one
     step. A rank that is slow beside a slower one is a straggler if it works longer than the others
-    of its group by 5 % of a step, and waits for as much less, beyond chance.
+    of its group by 5 % of a step, and waits less by as much, beyond chance.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
-    another group, such as by waiting for its neighbor in tensor parallelism or for the stage
-    before it, or over slow links, nor for a recording that starts later than the other recordings.
-    A rank is never a straggler if a file is missing from one of its groups, because the late rank
-    may be the missing one, or if it has fewer than four collectives with events of all their ranks,
-    or than three if chance is ruled out.
-    Collectives without events of all their ranks are not used for the verdict.
+    another group, such as by waiting for its neighbor in tensor parallelism or for the stage before
+    it, or over slow links. Nor is it charged for a recording that starts later than the others. A
+    rank is never a straggler if a file is missing from one of its groups, because the late rank may
+    be the missing one, or if it has fewer than four collectives (three if chance is ruled out) with
+    events on all their ranks. Other collectives are not used for the verdict.
 
     The cause is the part of the time, from the arrival at the group's previous collective to this
     arrival, that exceeds the median of the other ranks most: kernels that are slower or more
@@ -142,7 +142,7 @@ def stragglers(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         Only collectives with a selected event in the window are used.
     ranks : iterable of int, optional
@@ -218,7 +218,7 @@ def stragglers_by_step(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the numbers of `stragglers` step by step.
+    """Return the figures of `stragglers` for each step.
 
     Definitions are as in `stragglers`. Without steps, the run is cut into as many stretches as its
     rarest collective has occurrences. Rarer kinds that occur only before or after the most frequent
@@ -228,7 +228,7 @@ def stragglers_by_step(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the set's if no collective spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 

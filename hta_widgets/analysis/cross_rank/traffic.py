@@ -80,7 +80,7 @@ def traffic(
         of devices listed in a file is used.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The communication kernels to count, restricted by time and ranks. Default: all. Events are
-        not clipped at the window.
+        not clipped to the window.
 
     Returns
     -------

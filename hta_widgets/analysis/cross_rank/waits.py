@@ -59,7 +59,7 @@ def exposed_waits(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional

@@ -200,7 +200,7 @@ def add(
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
-    """Add a device; added devices are matched before the built-in ones.
+    """Add a device, which takes precedence over the built-in devices.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: An idle device that starts work this long after its launch was busy with unrecorded work.
+#: Delay from launch to start that reveals unrecorded work on a seemingly idle device.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
@@ -71,7 +71,7 @@ def serving_steps(
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The annotations and device work to analyze, restricted by time and ranks. Default: all.
-        Device times are clipped at the window.
+        Device times are clipped to the window.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     """Return the start of the first step's work after its last wait for unrecorded work.
 
-    For example, if an idle device starts a kernel 460 ms after its launch, the step starts there.
+    For example, if an idle device starts a kernel 460 ms after its launch, the step begins with it.
     """
     start, end = part.clip_rows(work)
     order = np.argsort(start, kind="stable")

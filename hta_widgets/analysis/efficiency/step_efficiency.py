@@ -77,7 +77,7 @@ class _RankSteps:
     columns: dict[str, Any]  # with one row per step
     device: UsedDevice
     has_shapes: bool
-    outside_flops: float  # of operators outside of steps
+    outside_flops: float  # of operators outside steps
 
 
 @check_arguments
@@ -135,7 +135,7 @@ def step_efficiency(
           peak_certainty``
 
         ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
-        on the device; ``outside_flops`` of operators outside of all steps.
+        on the device; ``outside_flops`` of operators outside all steps.
     """
     if model_flops is not None and model_flops < 0:
         raise TraceError(
