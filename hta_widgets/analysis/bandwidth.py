@@ -44,7 +44,7 @@ _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", r
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: From this value, sizes count as unknown, so that sums fit in int64.
+#: Sizes of this value or more count as unknown, so that sums fit in int64.
 _MAX_BYTES = 1 << 50
 
 

@@ -31,7 +31,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet, replace_ranks
 _KIND = "critical_path"
 #: Causes of time on the host.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
-#: Share of the span from which a note mentions time on the host while the device works.
+#: Smallest share of the span at which a note mentions host time while the device works.
 _MIN_NOTED_SHARE = 0.1
 _FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
@@ -147,7 +147,7 @@ def critical_path(
           kernel, at most 1 ms after the call;
         - ``gpu_kernel_kernel_overhead``: from the end of a kernel to the start of the next, at most
           30 µs;
-        - ``unknown_wait``: a launch or kernel gap that exceeds this maximum, because the kernel
+        - ``unknown_wait``: one of these two delays, if it exceeds its maximum because the kernel
           waited for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
         - ``cpu_blocked``: a call waits for the device, possibly for work that is not in the file;
@@ -237,7 +237,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
     segments = np.empty((5, 0), dtype=np.int64) if path is None else path_segments(path)
     start, dur, event, edge_type, bound = segments
     first, last = (0, 0) if path is None else path.span_ns
-    # Segments without an event (-1) get the last item of these lists.
+    # Segments without an event (-1) get the last item of these lists, or -1.
     names, keys = [*table.names.values, ""], [*(track.key for track in tracks), ""]
     tids = np.array([*(track.tid for track in tracks), ""], dtype=object)
     has_event = event >= 0

@@ -99,7 +99,7 @@ def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
 
 
 def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> bool:
-    """Return whether another shift than the one in `place` explains the ends equally well.
+    """Return whether a shift other than the one in `place` explains the ends equally well.
 
     Equal collectives at equal intervals look the same one interval later. Only the difference
     between the clocks distinguishes these shifts, if it is at least `_CLOCK_NS`.

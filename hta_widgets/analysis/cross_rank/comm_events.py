@@ -78,7 +78,7 @@ _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 #: Name of the send-receive kernel, for a pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: From this number of elements, the size counts as unknown, so that sums fit in int64.
+#: With this many elements or more, the size counts as unknown, so that sums fit in int64.
 MAX_ELEMENTS = 1 << 48
 _LEVELS = 16  # maximum depth of a launch below the operator that states its process group
 

@@ -134,8 +134,8 @@ def matching(traces: TraceSet) -> Matching:
 
     For a job without communication on devices, collectives on hosts are matched in the same way.
     Kernels that name no group are grouped by device stream. A stream is assumed to serve the
-    largest listed group whose ranks' times fit together. Such kernels are matched only if their
-    ends agree and none ends before another begins. Order and times are compared within each
+    largest listed group whose ranks' times fit together. Such kernels are matched only as far as
+    their ends agree and none ends before another begins. Order and times are compared within each
     recording window, because a rank may lack a window.
     """
     # The memoized result does not depend on the clock, but may hold another trace set's ranks.

@@ -397,7 +397,7 @@ def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Tex
 
 
 def _keeps_pace(work: ImposedWaits) -> Bools:
-    """Return which ranks start collectives promptly and have hosts that hardly fall behind.
+    """Return which ranks start collectives once launched and have hosts that hardly fall behind.
 
     The devices of a launch-bound job wait for the rank that launches last, but would idle for as
     long if it launched earlier. For example, a host that is always 0.4 ms behind makes the others

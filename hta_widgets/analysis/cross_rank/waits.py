@@ -1,7 +1,7 @@
 """How long each rank waits in collectives for the last rank.
 
-For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns, of
-which 15 ns are exposed, because its device does not compute from 15 to 30 ns.
+For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns. Its
+device does not compute from 15 to 30 ns, so 15 ns of the wait are exposed.
 """
 
 from __future__ import annotations
