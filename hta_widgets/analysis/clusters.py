@@ -233,7 +233,7 @@ def rank_time_heatmap(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the device time of each rank in equal bins of time.
+    """Return the exact device time of each rank in bins of time.
 
     `metric` determines what counts:
 
@@ -513,7 +513,7 @@ def cluster_ranks(
 
 
 def _representatives(distances: Floats, limit: float) -> Ints:
-    """Return each rank's representative, chosen repeatedly as similar to the most remaining ranks.
+    """Return each rank's representative, repeatedly choosing the one similar to most other ranks.
 
     Ties go to the rank closest to its similar ranks, then to the first.
     """

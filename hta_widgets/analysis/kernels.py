@@ -78,7 +78,8 @@ def cupti_counters(
         One row per kernel, ordered by rank and start:
 
         - ``rank, id`` (int64); ``name`` (str)
-        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler, so not when the kernel ran
+        - ``start_ns, dur_ns`` (int64): spread evenly by the profiler; not the times at which
+          kernels ran
         - ``launch_id`` (int64): id of the launch call; -1 if there is none
         - ``op_stack`` (list of str): the operators around the launch, outermost first
         - ``top_level_op, bottom_level_op`` (str): the first and last of these operators; empty if

@@ -46,7 +46,7 @@ def diff_ops(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> pd.DataFrame:
-    """Return which operators and kernels were added, removed, or run a different number of times.
+    """Return which operators and kernels were added, removed, or ran a different number of times.
 
     Counts and durations are totals over all given ranks and steps, so they are comparable only if
     both sides have equally many. An operator's duration includes nested operators.
