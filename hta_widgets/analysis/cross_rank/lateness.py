@@ -160,8 +160,7 @@ def _time_before_arrival(
     communicated = np.zeros(len(match))
     exposed = np.zeros(len(match), dtype=np.int64)
     # Parts count from one arrival to the next, because ranks also work while a collective runs.
-    # Waits count from the last arrival: the last rank may do later what others did while they
-    # waited.
+    # Waits count from the last arrival, as the last rank may do later what others do while waiting.
     has_previous = before >= 0
     since = np.where(has_previous, times.arrival_ns[before], times.arrival_ns)
     last_before = np.minimum(times.last_ns[before], times.arrival_ns)
