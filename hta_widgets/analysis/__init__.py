@@ -1,8 +1,8 @@
 """Functions that take traces and return DataFrames, one module per topic.
 
-Most take `selection`, `window` and `ranks`, whose intersection is analyzed. Times are on the clock
-of the selection's traces, which a view may have fitted; without a selection, they are on the clock
-of the traces. Formats of other packages may add functions.
+Most take `selection`, `window` and `ranks`, and analyze their intersection. Times are on the clock
+of the selection's traces, which a view may have fitted. Without a selection, they are on the clock
+of the given traces. Formats of other packages may add functions.
 """
 
 from hta_widgets.lazy import stub_modules

@@ -1,8 +1,8 @@
 """Bandwidth of copies and fills, by kind and over time.
 
 The rate of a copy is stated in the file, or else is its size divided by its duration. Rates of
-concurrent copies add up: copies at 10 GB/s from 0 to 30 and at 5 GB/s from 20 to 40 give the series
-10 at 0, 15 at 20, 5 at 30, and 0 at 40.
+concurrent copies add up: copies at 10 GB/s from 0 to 30 ns and at 5 GB/s from 20 to 40 ns give the
+series 10 at 0, 15 at 20, 5 at 30, and 0 at 40.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 
-#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
+#: Directions in names, such as "Memcpy HtoD (Pinned -> Device)" or "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 
-#: MTIA's copies have direction and size in their args.
+#: Args with the direction and size of MTIA's copies.
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_DIRECTION = "Memcpy Unknown"
-#: Sizes of at least this value count as unknown, so that sums fit in int64.
+#: Sizes of this value or more count as unknown, so that sums fit in int64.
 _MAX_BYTES = 1 << 50
 
 
@@ -59,7 +59,7 @@ def copy_kind(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _RankCopies:
     rows: Rows
-    kinds: list[str]  # kinds that occur, ordered by name
+    kinds: list[str]  # kinds that occur, sorted by name
     code: Rows  # into `kinds`
     start_ns: Ints  # within the window
     end_ns: Ints
@@ -82,7 +82,7 @@ def _copies_of_rank(part: RankPart) -> _RankCopies:
         size[dma] = np.where(size[dma] < 0, to_int64(args["size"]), size[dma])
     size = np.where((size >= 0) & (size < _MAX_BYTES), size, -1)
     dur = table.dur_ns[rows]
-    # Durations below the resolution of the file's times count as one unit.
+    # Durations below the time resolution of the file count as one unit.
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
     is_computed = np.isnan(rate) & (size >= 0)
     rate[is_computed] = size[is_computed] / dur[is_computed]
@@ -100,7 +100,7 @@ _ColumnsOf = Callable[[RankPart, _RankCopies], dict[str, Any]]
 class BandwidthSteps:
     """All changes of a rank's memory bandwidth, by kind and time.
 
-    At equal times, ends of copies come first.
+    At equal times, ends of copies precede starts.
     """
 
     kinds: list[str]
@@ -116,7 +116,7 @@ def bandwidth_steps(part: RankPart) -> BandwidthSteps:
 
 
 def _steps(copies: _RankCopies) -> BandwidthSteps:
-    """Return the bandwidth change at each start and end of a copy with a known rate."""
+    """Return the bandwidth changes at the starts and ends of copies with a known rate."""
     start_ns, end_ns = copies.start_ns, copies.end_ns
     rated = np.flatnonzero(~np.isnan(copies.gb_per_s) & (end_ns > start_ns))
     rate = copies.gb_per_s[rated]
@@ -127,8 +127,8 @@ def _steps(copies: _RankCopies) -> BandwidthSteps:
     number = np.tile(np.arange(len(rated)), 2)[order]  # of the copy that starts or ends
     sign = np.repeat(np.array([-1, 1]), len(rated))[order]
     running = running_total(code, sign)
-    # If a single copy runs, its number is the sum of the running copies' numbers. Its rate is then
-    # exact, unlike a sum from which rates were subtracted.
+    # If a single copy runs, its index is the sum of the running copies' indices. Its rate is then
+    # exact, unlike a difference of sums.
     running_number = running_total(code, sign * number)
     gb_per_s = np.zeros(len(order))
     is_single, is_multiple = running == 1, running > 1
@@ -147,7 +147,7 @@ def memory_bandwidth(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the rate at which memory is copied and filled, at each instant of change.
+    """Return the rate at which memory is copied and filled, at each change.
 
     Rates of concurrent copies add up. The rate is read from the file, or else is size divided by
     duration. Copies with neither are excluded and counted. A copy of 0 µs lasts one unit of time.
@@ -169,8 +169,8 @@ def memory_bandwidth(
 
     Notes
     -----
-    The definition is that of HTA's memory bandwidth time series. In HTA, rounding may leave a rate
-    other than 0 while nothing is copied, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
+    The definition follows HTA's memory bandwidth time series. In HTA, rounding may leave a nonzero
+    rate while nothing is copied, unknown rates are 0, and a copy of 0 µs lasts 1 µs.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"rank": "int64", "copy_kind": "category", "time_ns": "int64", "gb_per_s": "float64"}

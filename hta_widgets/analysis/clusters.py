@@ -1,4 +1,4 @@
-"""Clusters of similar ranks, and the device time of each rank over time.
+"""Clusters of similar ranks, and each rank's device time over time.
 
 Ranks are compared by features: times per step, cost to other ranks, and kernels. For example, ranks
 that compute for 60, 61 and 70 % of a step form two clusters at a tolerance of 5 % of a step.
@@ -53,23 +53,23 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Columns with a rank's mean times per step.
+#: Columns with a rank's mean time per step.
 TIMES: tuple[str, ...] = (
     "step_ns", "own_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns",
     "unmatched_exposed_ns",
 )  # fmt: skip
-_MAX_KERNELS = 48  # maximum number of compared kernel names; the others share a column
+_MAX_KERNELS = 48  # compared individually; all other kernel names share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS: int = facts("limits")["window_bins"]
-_MAX_ERRORS = 3.0  # a difference of up to this many standard errors may be chance
-_FEW_STEPS_INCREASE = 1.5  # relative increase of the limit for two steps; half of it for three
-_MAX_OUTLIER_SHARE = 1 / 3  # share of a stage's ranks; larger clusters are not outliers
+_MAX_ERRORS = 3.0  # difference, in standard errors, that may be due to chance
+_FEW_STEPS_INCREASE = 1.5  # relative increase of the limit for two steps; halved for three
+_MAX_OUTLIER_SHARE = 1 / 3  # of a stage's ranks; larger clusters are not outliers
 _MAX_REASONS = 3
-_TOLERANCE_FACTOR = 1.5  # factor applied to the tolerance while there are too many clusters
-_BLOCK = 64  # ranks compared with all others at a time, so that they fit in the processor's cache
+_TOLERANCE_FACTOR = 1.5  # applied to the tolerance repeatedly while there are too many clusters
+_BLOCK = 64  # number of ranks compared with all others at once; fits in the CPU cache
 
-#: By feature, causes first: the time column whose standard error may raise the limit, and the
+#: By feature, causes first: the column of times whose standard error may raise the limit, and the
 #: clauses for a rank with more and with less of that time.
 _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
@@ -94,27 +94,27 @@ _FEATURE_WORDS: dict[str, tuple[str, str, str]] = {
 }
 _FEATURES = tuple(_FEATURE_WORDS)
 
-#: Features whose differences are stated as a share of the typical time instead of a step.
+#: Features whose differences are stated relative to their typical time, not to a step.
 _OF_TYPICAL = frozenset({"compute", "step"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankFeatures:
-    """Times and kernels by which ranks are compared; one row per rank."""
+    """Times and kernels by which ranks are compared, with one row per rank."""
 
-    times_ns: Floats  # by `TIMES`, as means over steps
+    times_ns: Floats  # by `TIMES`, averaged over steps
     error_ns: Floats  # standard errors of the means
     lost_share: Floats
-    kernels: Floats  # share of compute time by kernel name
+    kernels: Floats  # shares of compute time, by kernel name
     kernel_names: list[str]
     steps: Ints
-    shared: bool  # whether the means of all ranks are over the same steps
+    shared: bool  # whether all ranks are averaged over the same steps
 
 
 def rank_features(chosen: RankParts, waits: CollectiveWaits) -> RankFeatures:
-    """Return the features of ranks over the steps that all of them have.
+    """Return the features of ranks, averaged over the steps that all ranks have.
 
-    Without a common step, all steps of each rank are used. A rank without steps counts as one step.
+    If no step is shared, all steps of each rank are used. A rank without steps counts as one step.
     """
     traces = chosen.owner
     samples, shared = _rank_samples(chosen, waits)
@@ -141,7 +141,7 @@ class _RankSample(NamedTuple):
 
 
 def _rank_samples(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_RankSample], bool]:
-    """Return the features of each rank, and whether all are over the same steps."""
+    """Return the features of each rank, and whether all are averaged over the same steps."""
     ahead = steps_ahead(chosen.owner)
 
     def samples_of(ranks: RankParts, steps: Ints | None) -> list[_RankSample]:
@@ -154,7 +154,7 @@ def _rank_samples(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_Rank
     common = numbers[counts == len(with_steps)]
     if not len(common):
         return samples, False
-    # Only the few ranks with steps that others lack are computed again.
+    # Only the few ranks with steps that others lack must be computed again.
     positions = [
         position
         for position, sample in enumerate(samples)
@@ -170,7 +170,7 @@ def _rank_samples(chosen: RankParts, waits: CollectiveWaits) -> tuple[list[_Rank
 def _features_of_rank(
     part: RankPart, common: Ints | None, ahead: Ints, waits: RankWaits
 ) -> _RankSample:
-    """Return the features of a rank over the `common` steps; if None, over all of its steps."""
+    """Return a rank's features over the `common` steps; over all of its steps if None."""
     all_numbers, start, end = host_steps(part)
     is_used = slice(None) if common is None else np.isin(all_numbers, common)
     numbers = all_numbers[is_used]
@@ -191,7 +191,7 @@ def _features_of_rank(
 
 
 def _whole_time_as_step(part: RankPart) -> tuple[Ints, Ints]:
-    """Return step 0 for the selected events of any time, -1 for others, and the step's duration."""
+    """Return step 0 for the selected events, -1 for other events, and the step's duration."""
     code = np.full(len(part.trace), -1, dtype=np.int64)
     code[part.without_window.rows] = 0
     start, end = part.clip_rows(part.rows)
@@ -199,7 +199,7 @@ def _whole_time_as_step(part: RankPart) -> tuple[Ints, Ints]:
 
 
 def _kernel_times(part: RankPart, step: Ints) -> dict[str, float]:
-    """Return the time of the selected compute kernels in steps (not -1), by name."""
+    """Return the time of selected compute kernels within steps (not -1), by name."""
     table, rows = part.table, part.rows
     is_compute = (part.kinds == KINDS.index("compute")) & (table.stream[rows] >= 0)
     rows = rows[is_compute & (step[rows] >= 0)]
@@ -208,11 +208,11 @@ def _kernel_times(part: RankPart, step: Ints) -> dict[str, float]:
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
-    """Return each kernel's share of a rank's compute, and the names; the last may be "others"."""
+    """Return kernels' shares of each rank's compute, and their names; the last may be "others"."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share = np.array(table, dtype=np.float64, order="C")
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-    # A kernel matters if it takes much of any rank's time, even if few ranks run it.
+    # A kernel matters if it takes much of one rank's time, even if few ranks run it.
     order = np.argsort(-share.max(axis=0, initial=0.0), kind="stable")
     first, rest = order[:_MAX_KERNELS], order[_MAX_KERNELS:]
     names = table.columns[first].tolist()
@@ -233,7 +233,7 @@ def rank_time_heatmap(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the device time of each rank in bins of time, exact in every bin.
+    """Return the exact device time of each rank in bins of time.
 
     `metric` determines what counts:
 
@@ -251,7 +251,7 @@ def rank_time_heatmap(
     bins : int, default 100
         Number of bins in the window; edges are rounded down to nanoseconds.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection : Selection, optional
         The events to analyze. Default: all.
     window : (start_ns, end_ns), optional
@@ -269,7 +269,7 @@ def rank_time_heatmap(
 
     Notes
     -----
-    Busy time includes waiting in collectives, so the rank for which others wait is the least busy.
+    Busy time includes waiting in collectives, so the rank that others wait for is the least busy.
     """
     if metric not in HEATMAP_METRICS:
         remedy = f"The metrics are {', '.join(HEATMAP_METRICS)}."
@@ -278,7 +278,7 @@ def rank_time_heatmap(
         raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrow_selection(traces, selection, window, ranks)
     edges = _bin_edges(chosen, bins)
-    # Idle time depends on the surrounding work, which may be outside of the window.
+    # Idle time depends on the surrounding work, which may lie outside the window.
     parts = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     waits = collective_waits(chosen.owner, clock) if metric == "waiting" else None
     arguments = None if waits is None else waits.arguments_by_rank(parts.ranks)
@@ -329,7 +329,7 @@ def _metric_times(part: RankPart, metric: str, waits: RankWaits | None) -> Inter
 def _time_in_bins(
     part: RankPart, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
-    """Return the time in each bin, whether the device has work, and its span in the bins."""
+    """Return the time in each bin, whether the device has work, and its span within the bins."""
     covered = CumulativeCoverage(*_metric_times(part, metric, waits))
     edges = edges - part.trace.shift_ns
     times_ns: Ints = np.diff(covered(edges))
@@ -362,13 +362,13 @@ def rank_clusters(
 ) -> pd.DataFrame:
     """Return clusters of similar ranks, their representatives, and outliers.
 
-    Two ranks are similar if none of these differs by more than the `tolerance`:
+    Two ranks are similar if none of these differs by more than `tolerance`:
 
     - times per step: compute; device idle time; exposed waits in collectives; other exposed
       communication; and the step time, as shares of the median rank's step (without steps, of the
       rank's own time)
     - the rank's cost to others, as a share of their time: ``lost_share`` of `stragglers`
-    - the kernels: share of compute time in other kernels
+    - the kernels: the share of compute time spent in different kernels
 
     Times are means over the steps that all ranks have. If times vary so much between steps that a
     difference may be chance, more than the tolerance is allowed: three standard errors of the
@@ -389,10 +389,10 @@ def rank_clusters(
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        While there are more clusters than this and than pipeline stages, the tolerance is increased
-        by half. Outliers are still judged by the given tolerance.
+        While there are more clusters than this and than pipeline stages, the tolerance is raised by
+        half. Outliers are still judged by the given tolerance.
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
@@ -466,7 +466,7 @@ def _clusters_note(chosen: RankParts, features: RankFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankClusters:
-    """Clusters of ranks; arrays have one item per rank, and `representative` is a position."""
+    """Clusters of ranks. Arrays have one item per rank; `representative` is a position."""
 
     cluster: Ints
     representative: Ints
@@ -480,9 +480,9 @@ class RankClusters:
 def cluster_ranks(
     features: RankFeatures, stage: Ints, tolerance: float, max_clusters: int
 ) -> RankClusters:
-    """Return the clusters of ranks, by their features, within stages.
+    """Return clusters of ranks with similar features within each stage.
 
-    With too many clusters, the tolerance is increased. Outliers still refer to the given tolerance.
+    Too many clusters raise the tolerance. Outliers still refer to the given tolerance.
     """
     compared = _FeatureComparison.build(features, tolerance)
     distances = compared.distances()
@@ -496,7 +496,7 @@ def cluster_ranks(
     while len(np.unique(representative)) > max(max_clusters, len(np.unique(stage))):
         factor *= _TOLERANCE_FACTOR
         representative = _representatives(distances, factor)
-    # Clusters are numbered by size, largest first.
+    # Number the clusters by size, largest first.
     distinct, sizes = np.unique(representative, return_counts=True)
     number = np.zeros(len(stage), dtype=np.int64)
     number[distinct[np.lexsort((distinct, -sizes))]] = np.arange(len(distinct))
@@ -513,9 +513,9 @@ def cluster_ranks(
 
 
 def _representatives(distances: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one similar to most remaining ranks.
+    """Return each rank's representative, repeatedly choosing the one similar to most other ranks.
 
-    Ties go to the rank that is closest to its similar ranks, then to the first.
+    Ties go to the rank closest to its similar ranks, then to the first.
     """
     is_similar = distances <= limit
     similar_distances = np.where(is_similar, distances, 0.0)
@@ -538,7 +538,7 @@ def _representatives(distances: Floats, limit: float) -> Ints:
 
 
 def _outliers(representative: Ints, stage: Ints) -> tuple[Bools, Ints]:
-    """Return a mask of outliers, and the representative of the largest cluster in each's stage."""
+    """Return a mask of outliers, and the representative of each rank's stage's largest cluster."""
     is_outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
     size_by_representative = np.bincount(representative, minlength=len(stage))
@@ -554,9 +554,9 @@ def _outliers(representative: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _FeatureComparison:
-    """Features of ranks as shares of a step, by rank and `_FEATURES`; 0 for kernels.
+    """Features of ranks as shares of a step, by rank and feature (`_FEATURES`); 0 for kernels.
 
-    Unless the files determine how much of a time is waiting, shares are between `low` and `high`.
+    Shares are between `low` and `high`, which differ if the files leave the waiting time unknown.
     """
 
     features: RankFeatures
@@ -568,7 +568,7 @@ class _FeatureComparison:
     def build(cls, features: RankFeatures, tolerance: float) -> _FeatureComparison:
         count = len(features.times_ns)
         time = dict(zip(TIMES, features.times_ns.T, strict=True))
-        # Without steps, shares refer to each rank's own time, as recordings differ in duration.
+        # Without steps, shares refer to each rank's own time, as recordings differ in length.
         step = time["step_ns"]
         if count and features.steps.any():
             step = np.full(count, np.median(step))
@@ -593,7 +593,7 @@ class _FeatureComparison:
         )
 
     def distances(self) -> Floats:
-        """Return the largest difference of each pair of ranks, relative to the allowed one."""
+        """Return each pair's largest difference, relative to the allowed difference."""
         count, kernels = len(self.low), self.features.kernels.T
         limit = self.limits[_FEATURES.index("kernels")]
         distances = np.zeros((count, count))
@@ -611,12 +611,12 @@ class _FeatureComparison:
         return distances
 
     def reasons(self, rank: int, representative: int) -> str:
-        """Return at most three differences beyond their limits as text, causes first."""
+        """Return at most three differences that exceed their limits as text, causes first."""
         excess = self.low[rank] - self.high[representative]
         shortfall = self.high[rank] - self.low[representative]
         differences = np.select([excess > 0, shortfall < 0], [excess, shortfall], 0.0)
         kernel_differences = self.features.kernels[rank] - self.features.kernels[representative]
-        # A share that moves from one kernel to another differs for both.
+        # A share that moves from one kernel to another changes both, so the sum is halved.
         differences[_FEATURES.index("kernels")] = np.abs(kernel_differences).sum() / 2
         relative = np.abs(differences) / self.limits
         count = min(int((relative > 1).sum()), _MAX_REASONS)
@@ -648,7 +648,7 @@ class _FeatureComparison:
 
 
 def _allowed_differences(features: RankFeatures, step_ns: Floats, tolerance: float) -> Floats:
-    """Return the limit of each feature: the tolerance, or more if a difference may be chance."""
+    """Return the limit of each feature: the tolerance, or more where a difference may be chance."""
     if not len(step_ns):
         return np.full(len(_FEATURES), tolerance)
     error_ns = {"": np.zeros(len(step_ns)), **dict(zip(TIMES, features.error_ns.T, strict=True))}

@@ -1,6 +1,6 @@
 """Counters derived from events: queue lengths, memory bandwidth, achieved TFLOP/s.
 
-For example, two kernels of a stream are launched at 0 and 2 µs and start at 5 and 9 µs. The counter
+For example, two kernels on a stream are launched at 0 and 2 µs and start at 5 and 9 µs. The counter
 ``Queue Length`` of the stream is 1 at 0, 2 at 2, 1 at 5 and 0 at 9 µs.
 """
 
@@ -25,17 +25,17 @@ from hta_widgets.trace.traceset import TraceSet, replace_ranks
 
 CounterKind = Literal["queue_length", "memory_bandwidth", "tflop_per_s"]
 
-#: HTA's counters, which do not need shapes.
+#: HTA's counters, which do not require shapes.
 COUNTER_KINDS: tuple[CounterKind, ...] = ("queue_length", "memory_bandwidth")
 
 #: Names of the series, as in HTA.
 _QUEUE = "Queue Length"
 _BANDWIDTH = "Memcpy BW"
-#: Name of the achieved rate, and of its series.
+#: Name of the counter for the achieved rate, and of its series.
 _RATE = "Achieved TFLOP/s"
 _OF_KNOWN = "of known FLOPs"
 
-#: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
+#: A counter's pid, name and series, as in `CounterTable.series`, and its times and values.
 _Series = tuple[tuple[str, str, str], Ints, Floats]
 
 
@@ -124,7 +124,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     if efficiency is None:
         return
     table, work = part.table, part.device_work_rows()
-    # Work outside of calls (-1) gets the appended NaN.
+    # Work outside calls (-1) gets the appended NaN.
     rate_of_call = np.append(efficiency.calls["tflop_per_s"].to_numpy(np.float64), np.nan)
     rate = rate_of_call[efficiency.call_of_event[work]]
     has_rate = rate > 0
@@ -140,7 +140,7 @@ def _rates(part: RankPart) -> Iterator[_Series]:
     def sum_of_running(value: Floats) -> Floats:
         return np.cumsum(np.concatenate([value, -value])[order])
 
-    # While nothing runs, the rate is 0 instead of the rounding error of the sums.
+    # While nothing runs, the rate is 0 instead of the sums' rounding error.
     rated, running = sum_of_running(np.sign(rate)), sum_of_running(np.ones(len(rate)))
     total = np.where(rated > 0, sum_of_running(rate), np.where(running > 0, np.nan, 0.0))
     is_last = is_last_at_instant(np.zeros(len(time_ns), np.int64), time_ns)

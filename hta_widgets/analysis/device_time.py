@@ -2,7 +2,7 @@
 
 Every instant of a device counts once. For example, a rank that computes from 0 to 60 ns and
 communicates from 40 to 100 ns computes for 60 ns, communicates for 60 ns, and is busy for 100 ns.
-Compute hides 20 ns of the communication; the other 40 ns are exposed.
+Of the communication, 20 ns are hidden by compute and 40 ns are exposed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from hta_widgets.trace.intervals import clip, intersect, subtract, total_length,
 from hta_widgets.trace.summary import device_word_attrs
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: HTA's names of kinds, in the order in which they occur in a label.
+#: HTA's names of kinds, in the order in which labels combine them.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = {
@@ -76,15 +76,15 @@ def temporal_breakdown(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Split each rank's device time into idle, computing and other work.
+    """Split each rank's device time into idle time, compute and other work.
 
     The span extends from the first start to the last end of the rank's device work in the whole
-    job, on all streams. It is clipped at the edges of the window, so times of adjacent windows add
-    up. Every instant of the span counts once: as computing if a compute kernel runs, else as
-    non-compute if anything communicates or copies, else as idle. Hence, to the nanosecond,
-    ``idle_ns + compute_ns + non_compute_ns == span_ns`` and ``exposed_communication_ns +
-    exposed_memory_ns == non_compute_ns``. Synchronization rows on a stream are waits, not work.
-    Only selected events are used: in a selection of communication, all of it is exposed.
+    job, on all streams. It is clipped to the window, so times of adjacent windows add up. Every
+    instant of the span counts once: as computing if a compute kernel runs, else as non-compute if
+    anything communicates or copies, else as idle. Hence, to the nanosecond, ``idle_ns + compute_ns
+    + non_compute_ns == span_ns`` and ``exposed_communication_ns + exposed_memory_ns ==
+    non_compute_ns``. Synchronization rows on a stream are waits, not work. Only selected events are
+    used: in a selection of communication, all of it is exposed.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ _NO_COMMUNICATION_TIME = ("no_communication_time", "no_communication_time_on")
 
 
 def _device_times(part: RankPart) -> tuple[int, ...] | None:
-    """Return the values of the columns `_TIMES`; None if the rank has no span in the window."""
+    """Return the values of the columns `_TIMES`; None if the window has none of the rank's span."""
     if part.span is None:
         return None
     span_ns = part.recorded_span_ns
@@ -164,7 +164,7 @@ def kernel_type_breakdown(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of each kind of device work, alone and overlapping others.
+    """Return the time of each kind of device work, separately and overlapping with others.
 
     Every busy instant of a rank's device counts for exactly one label, which names the kinds that
     run then, such as ``COMPUTATION overlapping COMMUNICATION``. Times are summed over ranks.
@@ -193,7 +193,7 @@ def kernel_type_breakdown(
     kinds = DEVICE_WORK_KINDS if include_memory else DEVICE_WORK_KINDS[:2]
     times_by_rank = list(map_ranks(chosen, _times_by_kind_set, kinds))
     times = np.array(times_by_rank, dtype=np.int64).reshape(-1, 1 << len(kinds))
-    times[:, 0] = 0  # without any kind, the device is idle
+    times[:, 0] = 0  # without work of any kind, the device is idle
     if not per_rank:
         times = times.sum(axis=0, keepdims=True)
     row, label = np.nonzero(times)
@@ -221,7 +221,7 @@ def kernel_type_breakdown(
 
 
 def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
-    """Return the time of each combination of kinds; bit n of the index stands for kind n."""
+    """Return the time of each combination of kinds, where bit n of the index stands for kind n."""
     edges, changes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for bit, kind in enumerate(kinds):
         start, end = part.union_of_kinds(kind)
@@ -229,7 +229,7 @@ def _times_by_kind_set(part: RankPart, kinds: Sequence[str]) -> list[int]:
         changes += np.full(len(start), 1 << bit), np.full(len(end), -(1 << bit))
     time = np.concatenate(edges)
     order = np.argsort(time, kind="stable")
-    # Times of one kind do not overlap, so the sum of the changes has a bit for each running kind.
+    # Intervals of one kind never overlap, so each running kind sets one bit of the running sum.
     running = np.cumsum(np.concatenate(changes)[order])[:-1]
     length = np.diff(time[order])
     return [int(length[running == bits].sum()) for bits in range(1 << len(kinds))]
@@ -290,12 +290,12 @@ def comm_comp_overlap(
             "compute_ns": computing,
         },
         matched=count_by_kind(chosen, DEVICE_WORK_KINDS[:2]),
-        note=dict.fromkeys(notes),  # without ranks, both notes are the same
+        note=dict.fromkeys(notes),  # without ranks, the notes are the same
     )
 
 
 def _communication_overlap(part: RankPart) -> tuple[int, int, int, int]:
-    """Return communication, overlapped and compute time, and the number of such kernels."""
+    """Return communication, overlapped and compute time, and the number of communication events."""
     communication = part.union_of_kinds("communication")
     compute = part.union_of_all_of_kinds("compute")
     return (
@@ -314,7 +314,7 @@ def communication_by_stream(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return each device stream's communication time, and the part that compute hides.
+    """Return each device stream's communication time, and the part hidden by compute.
 
     Parameters
     ----------
@@ -389,8 +389,8 @@ def communication_by_group(
 
     Notes
     -----
-    A size is the number of elements times the bytes of their type, which may differ from the bytes
-    moved by the collective's algorithm; `collectives` returns bandwidths.
+    A size is the number of elements times the bytes per element. The collective's algorithm may
+    move a different number of bytes; `collectives` returns bandwidths.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
@@ -426,9 +426,9 @@ def _communication_of_streams(part: RankPart) -> list[tuple[Any, ...]]:
 
 
 def _communication_of_groups(part: RankPart, labeled: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return labels, times and bytes of each group of a rank, most time first.
+    """Return labels, times and bytes of each of a rank's groups, most time first.
 
-    `labeled` are the args that distinguish groups; missing ones are empty strings.
+    `labeled` are the args that distinguish groups. Missing args are empty strings.
     """
     rows = part.rows_of_kinds("communication")
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))

@@ -1,7 +1,7 @@
-"""Frames built from the columns or rows of several ranks.
+"""Build frames from the columns or rows of several ranks.
 
-A schema has the dtype of each column, so a frame without rows has the same dtypes as any other. For
-example, two ranks return one block each; ``name`` is a pair of codes and strings::
+A schema has the dtype of each column, so that empty frames have the same dtypes as others. For
+example, two ranks return one block each, where ``name`` is a pair of codes and strings::
 
     schema = {**int64("rank id"), "name": "category"}
     stack_blocks(
@@ -28,7 +28,7 @@ from hta_widgets.trace.arrays import Array
 from hta_widgets.trace.columns import StringPool
 from hta_widgets.trace.event_columns import categorical_dtype
 
-#: Pandas dtype of each column of a frame: ``{"rank": "int64", "name": "category"}``.
+#: Pandas dtype of each column in a frame: ``{"rank": "int64", "name": "category"}``.
 Schema = Mapping[str, str]
 
 
@@ -49,7 +49,7 @@ def result_frame(
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns` with their order and dtypes, and set its ``attrs``."""
+    """Return a frame of `columns` in their order and with their dtypes, and set its ``attrs``."""
     frame = pd.DataFrame(dict(columns), copy=copy)
     note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
@@ -67,12 +67,12 @@ def concat_arrays(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
 
 
 def int64(names: str) -> dict[str, str]:
-    """Return the schema of integer columns; spaces separate the names."""
+    """Return the schema of integer columns, given their names separated by spaces."""
     return dict.fromkeys(names.split(), "int64")
 
 
 def float64(names: str) -> dict[str, str]:
-    """Return the schema of floating-point columns; spaces separate the names."""
+    """Return the schema of floating-point columns, given their names separated by spaces."""
     return dict.fromkeys(names.split(), "float64")
 
 
@@ -127,12 +127,12 @@ def columns_of_rows(rows: Iterable[Iterable[Any]], schema: Schema) -> dict[str, 
 def _to_column(column: Any, dtype: str) -> Any:
     if dtype == "str":
         return text_column(column)
-    # Without a dtype, pandas would infer one for arrays of objects.
+    # Without a dtype, pandas would infer one from arrays of objects.
     return pd.Series(column, dtype=object) if dtype == "object" else np.asarray(column, dtype)
 
 
 def text_column(values: Iterable[str]) -> Any:
-    """Return strings as a column of dtype ``str``, or of objects if any is not valid Unicode."""
+    """Return strings as a column of dtype ``str``, or of objects if any is invalid Unicode."""
     texts = list(values)
     try:
         return pd.array(texts, dtype="str")
@@ -141,5 +141,5 @@ def text_column(values: Iterable[str]) -> Any:
 
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
-    """Return a categorical of strings, given as codes into distinct `values`."""
+    """Return a categorical of strings, given codes into distinct `values`."""
     return pd.Categorical.from_codes(codes, dtype=categorical_dtype(values))

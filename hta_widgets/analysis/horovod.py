@@ -1,12 +1,12 @@
-"""The rank of a Horovod job that is ready last.
+"""Which rank of a Horovod job is ready last.
 
 Horovod reduces a tensor once all ranks have computed it. Its timeline, which one rank writes for
-the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. When a rank is ready, the phase
-gets an event without duration, named after the number of the rank.
+the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. When a rank is ready, an event
+without duration, named after the rank's number, is added to the phase.
 
 For example, ranks 0, 1 and 2 are ready at 10, 12 and 40 ns. Rank 2 is last, and the others wait for
-30 and 28 ns. These ranks differ from the ranks of `collectives`: the timeline is the file of one
-process, so it is a single rank of its trace set.
+30 and 28 ns. These are not the ranks of `collectives`: the timeline is the file of one process, so
+it is a single rank in its trace set.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total_length, union
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Prefix of the phases in which ranks become ready.
+#: Prefix of phases in which ranks become ready.
 NEGOTIATION = "NEGOTIATE_"
 _RANK = re.compile(r"\d{1,9}")
 _NO_NEGOTIATIONS = (
@@ -105,7 +105,7 @@ def _readiness_of_rank(rank: Any, events: pd.DataFrame) -> tuple[Any, ...]:
 
 
 def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return phase, rank and time, on the trace set's clock, of each event of a ready rank."""
+    """Return the phase, rank and time, on the trace set's clock, of each event of a ready rank."""
     table, names = part.table, part.table.names.values
     is_phase = np.array([name.startswith(NEGOTIATION) for name in names], dtype=bool)
     if not is_phase.any():
@@ -120,9 +120,9 @@ def _ready_times(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 
 def _phase_of(table: EventTable, rows: Rows, phases: Rows) -> Ints:
-    """Return the phase around each event, the last to begin on its track; -1 if it has ended.
+    """Return the phase around each event: the last to begin on its track; -1 if it has ended.
 
-    The event of the last rank may be at the end of the phase, and then is not the phase's child.
+    The last rank's event may be at the very end of the phase, and then is not its child.
     """
     merged = np.concatenate((phases, rows))
     is_event = np.arange(len(merged)) >= len(phases)

@@ -1,18 +1,18 @@
 """Activities of host threads: waits, memory calls, data loading, operators, Python functions.
 
 A device idles because of what the host does before it launches the next work. Only threads that
-launch work are analyzed. At each instant, a thread has a single activity, the first in `_LEVELS`.
-For example, ``cudaFree`` within an operator within a Python function is a memory call.
+launch work are analyzed. At each instant, a thread has one activity, the first that applies in
+`_LEVELS`. For example, ``cudaFree`` in an operator in a Python function is a memory call.
 
-If a thread waits for more than 1 ms while its device runs no recorded work, it waits for work that
-is not in the file, because a synchronization returns within microseconds after the last work ends,
-and a copy from pageable memory starts within 0.3 ms. This part of a call is the activity
+A synchronization returns within microseconds after the last work ends, and a copy from pageable
+memory starts within 0.3 ms. If a thread waits for more than 1 ms while its device runs no recorded
+work, the device must therefore run other work. This part of a call is the activity
 `UNRECORDED_WAIT`; the rest is a wait for the device. For example, if ``cudaStreamSynchronize``
 lasts from 0 to 6 ms and the last work ends at 1 ms, 5 ms of it are `UNRECORDED_WAIT`.
 
-Level k covers the time of the activities 0 to k, so each level contains the previous one. The time
-of activity k is the time of level k minus that of level k - 1. For example, with levels from 0 to
-10 ns (memory calls) and from 0 to 25 ns (operators), operators take 15 ns.
+Level k covers the time of activities 0 to k, so each level contains the previous one. The time of
+activity k is the time of level k minus the time of level k - 1. For example, with 10 ns in the
+first level (memory calls) and 25 ns in the next (operators), operators take 15 ns.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection
 
-#: Activities of a thread before it launches. Of simultaneous activities, the first applies.
+#: What a thread does before it launches work. If several activities apply, the first counts.
 ACTIVITIES: tuple[str, ...] = tuple(facts("causes"))[:5]
 _ALLOCATION, _PYTHON = 1, 4
-#: Code, after those of `ACTIVITIES`, of waiting for work that is not in the file.
+#: Code for waiting for work that is not in the file; follows the codes of `ACTIVITIES`.
 UNRECORDED_WAIT = len(ACTIVITIES)
-#: Activities by precedence: first those of the thread itself (False), then those of all launching
-#: threads (True). Memory calls on any thread delay the device, so they precede Python functions.
+#: Activities by precedence, each on the thread itself (False) or on any launching thread (True).
+#: Memory calls on any thread delay the device, so they precede Python functions.
 _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, False),
     *((activity, False) for activity in range(_PYTHON)),
@@ -70,17 +70,17 @@ _LEVELS: tuple[tuple[int, bool], ...] = (
     (UNRECORDED_WAIT, True),
     *((activity, True) for activity in range(len(ACTIVITIES))),
 )
-#: A longer wait while the device runs nothing is for work that is not in the file.
+#: Longer waits while the device runs nothing are for work that is not in the file.
 LONG_WAIT_NS = 1_000_000
-#: Calls in which a host thread waits for its device; `_WAITING_CALLS` also has blocking copies.
+#: Calls in which a host thread waits for its device. `_WAITING_CALLS` adds blocking copies.
 SYNCHRONIZING = re.compile(r"synchroni[sz]e|^ur(QueueFinish|EventWait)", re.IGNORECASE)
 _WAITING_CALLS = re.compile(
     rf"{SYNCHRONIZING.pattern}|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE
 )
-#: Copies that return at once, except from or to pageable memory; calls over `_BLOCKING_NS` wait.
+#: Copies that return at once except from or to pageable memory; calls over `_BLOCKING_NS` waited.
 _ASYNC_COPIES = re.compile(r"(cuda|cu|hip|musa)Memcpy\w*Async\w*", re.IGNORECASE)
 _BLOCKING_NS = 1_000_000
-#: Longest time for launching a graph node; real launches take up to 4 µs.
+#: Longest time to launch a graph node; real launches take up to 4 µs.
 _NODE_NS = 10_000
 #: Calls that make a stream wait for work of another stream.
 _STREAM_WAITS = re.compile(
@@ -96,21 +96,21 @@ _ALLOCATOR_CALLS = re.compile(
     r"|zeMem(Alloc|Free)\w*|urUSM\w*(Alloc|Free)\w*|hsa_\w*memory_\w*(allocate|free)",
     re.IGNORECASE,
 )
-#: Names of events that load data. The folders of Python files are not searched.
+#: Names of events that load data, matched without the folders of Python files.
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
-#: Calls that free memory, except host memory.
+#: Calls that free device memory.
 _FREES = re.compile(r"(?!.*host).*free", re.IGNORECASE)
 #: Python functions in which a thread sleeps or waits for another thread.
 _PAUSES = re.compile(r"<(built-in (function|method)|method) '?(sleep|acquire|select|poll|wait)\b")
 _LAUNCHES = re.compile(r"(cuda|cu|hip|musa)(Ext|Module|Graph)?Launch(?!HostFunc)\w*", re.IGNORECASE)
-#: Largest share of launches without work in the file if threads launch on one device only.
+#: Largest share of launches without work in the file for a rank that uses only one device.
 _MAX_UNLINKED = 0.05
-#: Number of freeing calls from which a program has no caching allocator.
+#: Number of freeing calls that shows that a program has no caching allocator.
 _MANY_FREES = 10
-#: Largest share of the busy time that is within stalling events.
+#: Largest share of the busy time that stalling events may cover.
 _MAX_STALLED_BUSY = 0.1
-#: Smallest time of the innermost stalling event, relative to the longest around it.
+#: Smallest time of a nested stalling event, relative to the longest, that is named instead.
 _MIN_INNERMOST = 0.8
 _ADDRESS = re.compile(r" object at 0x[0-9a-fA-F]+")
 
@@ -121,7 +121,7 @@ class _ThreadTimes(NamedTuple):
     end: Ints
 
     def union(self, thread: int | None = None) -> Intervals:
-        """Return the times of the thread on track `thread`, or of all threads."""
+        """Return the times of the thread on track `thread`; of all threads if None."""
         if thread is None:
             return union(self.start, self.end)
         is_of_thread = self.track == thread
@@ -129,17 +129,17 @@ class _ThreadTimes(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """Time of a thread's activity and of all activities that take precedence."""
+    """The time of a thread's activity, including all activities that take precedence."""
 
     activity: int
     covered: Intervals
 
 
 def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints]:
-    """Return the time of each activity in intervals, on the thread of each interval's call.
+    """Return the time of each activity within intervals, on the thread of each one's call.
 
-    Activities are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k extends from ``start[k]``
-    to ``end[k]``, and its call is ``call[k]``. Without a call (-1), all its times are 0.
+    Columns are `ACTIVITIES`, followed by `UNRECORDED_WAIT`. Interval k extends from ``start[k]`` to
+    ``end[k]``, and its call is ``call[k]``. If it has no call (-1), its times are 0.
     """
     activity_ns = [np.zeros(len(start), dtype=np.int64) for _ in range(UNRECORDED_WAIT + 1)]
     threads = trace.table.track[call]
@@ -158,12 +158,12 @@ def activity_times(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Int
 
 @memoize
 def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
-    """Return the levels of each thread that launches work; levels that add no time are omitted."""
+    """Return the levels of each thread that launches work, without levels that add no time."""
     table = trace.table
     threads = occurring_codes(table.track[launch_calls(trace)])
     launching = np.isin(table.track, threads)
     loads_data = name_mask(trace, is_data_loading_name)
-    # In the order of `ACTIVITIES`.
+    # in the order of `ACTIVITIES`
     masks = waiting_calls(trace), memory_calls(trace), loads_data, *_call_masks(trace)
     times = [_thread_times(trace, np.flatnonzero(mask & launching)) for mask in masks]
     times.append(_unrecorded_waits(trace))
@@ -175,7 +175,7 @@ def _levels_by_thread(trace: Trace) -> dict[int, list[_Level]]:
         levels: list[_Level] = []
         for activity, is_shared in _LEVELS:
             added = (on_all_threads if is_shared else on_thread)[activity]
-            # A single thread has no others whose activities could be added.
+            # A single thread has no other threads whose activities could be included.
             if not len(added.start) or (is_shared and len(threads) == 1):
                 continue
             covered = unite(covered, added)
@@ -192,7 +192,7 @@ def _thread_times(trace: Trace, rows: Rows) -> _ThreadTimes:
 
 @memoize
 def _unrecorded_waits(trace: Trace) -> _ThreadTimes:
-    """Return the parts of waits, longer than 1 ms, in which the device runs no recorded work."""
+    """Return the parts of waits, over 1 ms, during which the device runs no recorded work."""
     gap_start, gap_end = rank_part(trace, Selection()).device_gaps()
     is_long = gap_end - gap_start > LONG_WAIT_NS
     # A thread that launches on several devices may wait for any of them.
@@ -218,9 +218,9 @@ def _long_waits(trace: Trace) -> Rows:
 
 
 def waits_without_recorded_work(trace: Trace) -> Rows:
-    """Return the calls that wait for more than 1 ms while most of the device's time is unrecorded.
+    """Return the waiting calls over 1 ms during which the device mostly runs unrecorded work.
 
-    Unlike `UNRECORDED_WAIT`, they include calls before the first work in the file.
+    Unlike `UNRECORDED_WAIT`, this includes calls before the first work in the file.
     """
     rows, table = _long_waits(trace), trace.table
     if not len(rows):
@@ -242,7 +242,7 @@ def _has_launches_elsewhere(trace: Trace) -> bool:
 
 
 def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
-    """Return the times of `UNRECORDED_WAIT`, by track of each thread that launches work."""
+    """Return the times of `UNRECORDED_WAIT`, keyed by the track of each work-launching thread."""
     waits: dict[int, Intervals] = {}
     if not len(_unrecorded_waits(trace).start):
         return waits
@@ -256,16 +256,16 @@ def unrecorded_waits_by_thread(trace: Trace) -> dict[int, Intervals]:
 
 
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
-    """Return starts and codes of activities, by track of each thread that launches work.
+    """Return starts and codes of activities, keyed by the track of each work-launching thread.
 
-    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 is no activity.
+    Codes count from 1 in the order of `ACTIVITIES`, then `UNRECORDED_WAIT`; 0 means no activity.
     """
     activities = {}
     for thread, levels in _levels_by_thread(trace).items():
         edges_of_levels = [edges for level in levels for edges in level.covered]
         edges = np.unique(np.concatenate([*Intervals.empty(), *edges_of_levels]))
         codes = np.zeros(len(edges), dtype=np.int64)
-        # The first levels are the smallest, so they are written last.
+        # The first levels take precedence, so they are written last.
         for activity, (start, end) in reversed(levels):
             interval = np.searchsorted(start, edges, "right") - 1
             is_within = (interval >= 0) & (edges < end[interval])
@@ -276,9 +276,9 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, Bools]:
-    """Return two masks of events: operators and other calls, and Python functions."""
+    """Return two masks of events: one for operators and other calls, one for Python functions."""
     table = trace.table
-    # In files of 2021, steps have the category of operators, but they are not an activity.
+    # Files from 2021 categorize steps as operators, but steps are not an activity.
     is_step = (step_numbers(table.names.values) >= 0)[table.name[rows]]
     called = (table.stream[rows] < 0) & (table.kind[rows] == KINDS.index("cpu")) & ~is_step
     python = category_mask(trace, "python_function", rows)
@@ -287,7 +287,7 @@ def _call_masks(trace: Trace, rows: Rows | slice = slice(None)) -> tuple[Bools, 
 
 @lru_cache(maxsize=1 << 14)
 def is_data_loading_name(name: str) -> bool:
-    """Return whether a name, without folders of Python files, is that of a data-loading event."""
+    """Return whether a name, given without folders of Python files, is of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 
@@ -313,7 +313,7 @@ def python_pauses(trace: Trace) -> Intervals:
 
 
 def rows_of_launching_threads(trace: Trace) -> Rows:
-    """Return the events of host threads that launch work."""
+    """Return the host events on threads that launch work."""
     table = trace.table
     is_launching = mask_of_rows(table.track[launch_calls(trace)], len(table.tracks))
     return np.flatnonzero(is_launching[table.track])
@@ -322,7 +322,7 @@ def rows_of_launching_threads(trace: Trace) -> Rows:
 def stalling_event(
     traces: Sequence[Trace], min_idle_ns: float, peers: Sequence[Trace] = ()
 ) -> tuple[str, int] | None:
-    """Return the name of the innermost host events that explain idle time, and the idle time.
+    """Return the name of the innermost host events that explain idle time, and that idle time.
 
     Events with this name, such as ``torch.save``, cover more than `min_idle_ns` of the devices'
     idle time but hardly any of their busy time. Events of a host that merely launches too slowly
@@ -354,7 +354,7 @@ def stalling_event(
 def _median_idle_times(
     traces: Sequence[Trace], names: Collection[str], min_ns: float
 ) -> dict[str, int]:
-    """Return the median over ranks of the idle time during the events of each name."""
+    """Return, by event name, the median over ranks of the idle time during such events."""
     times_of_ranks = [_idle_and_busy_times(trace, min_ns, names) for trace in iter_ranks(traces)]
     return {
         name: int(np.median([times.get(name, _NO_TIME).idle_ns for times in times_of_ranks]))
@@ -363,7 +363,7 @@ def _median_idle_times(
 
 
 def is_pause(name: str) -> bool:
-    """Return whether a name is that of a Python function that sleeps or waits for a thread."""
+    """Return whether a name is of a Python function that sleeps or waits for another thread."""
     return _PAUSES.match(name) is not None
 
 
@@ -379,9 +379,9 @@ _NO_TIME = _EventTimes(0, 0, 0)
 def _idle_and_busy_times(
     trace: Trace, min_ns: float, selected: Container[str] | None = None
 ) -> dict[str, _EventTimes]:
-    """Return how long a device idles and works during host events, by event name.
+    """Return the device's idle and busy time during host events, by event name.
 
-    Names that take less than `min_ns` or are not `selected` are omitted. "" is the whole trace.
+    Names that take less than `min_ns` or are not `selected` are omitted; "" is the whole trace.
     """
     table = trace.table
     busy = _thread_times(trace, device_work_rows(trace)).union()
@@ -390,7 +390,7 @@ def _idle_and_busy_times(
     rows = rows_of_launching_threads(trace)
     rows = rows[(step_numbers(table.names.values) < 0)[table.name[rows]]]
     codes, code_of_row = distinct_codes(table.name[rows])
-    # Python adds the address of the object to names of methods.
+    # Python adds the object's address to names of methods.
     texts = [_ADDRESS.sub("", table.names[code]) for code in codes.tolist()]
     name_of_code, names = pd.factorize(np.array(texts, dtype=object))
     name_of_row = name_of_code[code_of_row]
@@ -410,7 +410,7 @@ def _idle_and_busy_times(
 
 @memoize
 def follows_stream_wait(trace: Trace) -> Bools:
-    """Return whether each event launches the first work of its thread after a stream wait."""
+    """Return whether each event launches its thread's first work after a stream wait."""
     table = trace.table
     follows = np.zeros(len(table), dtype=bool)
     waits, launches = stream_wait_calls(trace), launch_calls(trace)
@@ -424,21 +424,21 @@ def follows_stream_wait(trace: Trace) -> Bools:
 
 
 def stream_wait_calls(trace: Trace) -> Rows:
-    """Return the calls that make a stream wait for work of another stream, ordered by start."""
+    """Return the calls that make a stream wait for work of another stream, sorted by start."""
     return np.flatnonzero(name_mask(trace, _STREAM_WAITS.fullmatch))
 
 
 @memoize
 def launch_calls(trace: Trace) -> Rows:
-    """Return the calls that launched device work, ordered by start."""
+    """Return the calls that launched device work, sorted by start."""
     call = trace.launch_of[trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)]
     return occurring_codes(call[call >= 0])
 
 
 def loading_launches(trace: Trace) -> Rows:
-    """Return the calls of more than 1 ms that launch the first kernel with a name.
+    """Return, for each kernel name, its first launch call if it takes more than 1 ms.
 
-    In such a call, the runtime loads or compiles the code of the kernel. Calls before any device
+    During such a call, the runtime loads or compiles the kernel's code. Calls before any device
     work are excluded, because no device idles at that time.
     """
     table = trace.table
@@ -468,9 +468,9 @@ def _waiting_mask(trace: Trace, rows: Rows) -> Bools:
 
 @memoize
 def _blocked_graph_launches(trace: Trace) -> Rows:
-    """Return graph launches that wait for earlier graphs whose work is not in the file.
+    """Return graph launches that waited for earlier graphs whose work is not in the file.
 
-    They take longer than launching the nodes in the file requires. The first launch of a graph is
+    They take longer than launching their recorded nodes requires. The first launch of a graph is
     excluded, because it may also load the graph. Graphs are identified by their number of nodes.
     """
     launches = np.flatnonzero(name_mask(trace, is_graph_launch))
@@ -481,7 +481,7 @@ def _blocked_graph_launches(trace: Trace) -> Rows:
     nodes = np.bincount(calls, minlength=len(trace))[launches]
     is_first = mask_of_rows(np.unique(nodes, return_index=True)[1], len(nodes))
     is_long = trace.table.dur_ns[launches] > _BLOCKING_NS + _NODE_NS * nodes
-    # Launches without nodes in the file are of unknown graphs, so none counts as the first.
+    # Launches without recorded nodes belong to unknown graphs, so none counts as the first.
     return launches[is_long & ~(is_first & (nodes > 0))]
 
 
@@ -498,10 +498,10 @@ def memory_calls(trace: Trace) -> Bools:
 
 
 def free_calls(trace: Trace) -> Rows:
-    """Return the calls that free device memory, if they are too many for a caching allocator.
+    """Return the calls that free device memory, if too frequent for a caching allocator.
 
-    PyTorch's caching allocator rarely frees device memory. If one call takes most of the time, the
-    result is empty, because it also does other work: a program's first call loads libraries.
+    PyTorch's caching allocator rarely frees device memory. The result is empty if one call takes
+    most of the time, because such a call does other work: a program's first call loads libraries.
     """
     rows = np.flatnonzero(memory_calls(trace))
     frees = rows[names_match(trace, rows, _FREES.match)]
@@ -511,7 +511,7 @@ def free_calls(trace: Trace) -> Rows:
 
 
 def pinned_memory_calls(trace: Trace) -> Rows:
-    """Return the memory calls for host memory, if they take most of the time of memory calls."""
+    """Return the calls for host memory, if they take most of the time of all memory calls."""
     rows = np.flatnonzero(memory_calls(trace))
     pinned = rows[names_match(trace, rows, lambda name: "host" in name.lower())]
     dur_ns = trace.table.dur_ns
@@ -519,7 +519,7 @@ def pinned_memory_calls(trace: Trace) -> Rows:
 
 
 def longest_memory_call(trace: Trace) -> int | None:
-    """Return the memory call that takes more time than all others together, or None."""
+    """Return the memory call that takes more time than all others combined, or None."""
     rows = np.flatnonzero(memory_calls(trace))
     dur_ns = trace.table.dur_ns[rows]
     dominates = len(rows) > 0 and 2 * int(dur_ns.max()) > int(dur_ns.sum())

@@ -1,15 +1,15 @@
-"""Idle time of devices and of their streams, and its causes.
+"""Idle time of devices and streams, and its causes.
 
-A gap is an interval during which no stream of a device works. The call that launched the work after
-the gap divides it. For example, a gap from 0 to 100 µs ends with a kernel that was launched by a
-call from 60 to 70 µs. The thread of this call was inside ``cudaStreamSynchronize`` until 40 µs, and
+A gap is an interval during which no stream of a device works. The call that launched the next work
+splits it in two. For example, a gap from 0 to 100 µs ends with a kernel whose launch call took
+place from 60 to 70 µs. The calling thread was inside ``cudaStreamSynchronize`` until 40 µs, and
 inside an operator afterwards::
 
     0 ─ sync_wait ─ 40 ─ host_operator ─ 60 ─ launch_call ─ 70 ─ launch_latency ─ 100
 
-`gap_pieces` divides gaps: before the call by the activities of its thread (`host_activity`), and
-after the call into a single category (`_wait_category`). `device_idle_breakdown` sums the pieces of
-a device, and `idle_time_breakdown` sums the gaps of each stream.
+`gap_pieces` divides gaps: the time before the call by what its thread was doing (`host_activity`),
+and the time after it into a single category (`_wait_category`). `device_idle_breakdown` sums the
+pieces for each device, and `idle_time_breakdown` sums the gaps of each stream.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 Columns = dict[str, Array]
-#: Returns columns from each gap's cell, the number of cells, and each gap's duration.
+#: Computes columns from each gap's cell, the number of cells, and each gap's duration.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
-#: Categories in the order in which they occur within a gap.
+#: Categories, in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 (
     _HOST_NOTHING, _LAUNCH_CALL, _LAUNCH_LATENCY, _KERNEL_WAIT,
@@ -90,10 +90,10 @@ IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 ) = range(len(ACTIVITIES), len(IDLE_CATEGORIES))  # fmt: skip
 #: Whether each category is part of ``host_wait``.
 _IS_HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
-#: Categories in which the host has not yet launched the next work.
+#: Categories of time before the host has launched the next work.
 HOST_CAUSES = (*compress(IDLE_CATEGORIES, _IS_HOST), IDLE_CATEGORIES[_LAUNCH_CALL])
 
-#: Shorter waits of launched work are the device's latency between two kernels.
+#: Shorter waits of launched work count as the device's latency between two kernels.
 _SHORT_NS = 30_000
 
 _NEVER = np.iinfo(np.int64).max
@@ -110,25 +110,25 @@ def device_idle_breakdown(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the idle time of each rank's device as a whole, by cause.
+    """Return the idle time of each rank's whole device, by cause.
 
     Gaps are the parts of the rank's span (see `temporal_breakdown`) during which none of its
     streams works. A gap ends with the start of a kernel, copy or fill; if several start at that
-    instant, with the one that was launched first. A window clips gaps at its edges, but categories
-    are determined from whole gaps. Every nanosecond of a gap belongs to one category:
+    instant, the one launched first counts. A window clips gaps to its edges, but categories are
+    determined from whole gaps. Every nanosecond of a gap belongs to one category:
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits for
       the device, such as ``cudaStreamSynchronize`` or a blocking copy.
     - ``host_allocation, host_data_loading, host_operator, host_python, host_nothing``: the launch
-      call had not begun, and its thread was inside a call that allocates or frees memory, such as
+      call had not begun. Its thread was inside a call that allocates or frees memory, such as
       ``cudaFree``; was loading data; was inside an operator or another call; was inside Python
       functions only; or was inside no recorded event.
     - ``launch_call``: inside the launch call.
-    - ``unrecorded``: while no work of any stream ran, a call that waits for the device, which may
-      be the launch call itself, took more than 1 ms. Such a call returns within microseconds after
-      the device has finished, so the device was probably busy with work that is not in the file.
-      This does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads also
-      launch on others, because the host may wait for any of them.
+    - ``unrecorded``: while no stream had work, a call that waits for the device, possibly the
+      launch call itself, took more than 1 ms. Such a call returns within microseconds after the
+      device has finished, so the device was probably busy with work that is not in the file. This
+      does not apply to a device (``local_rank`` of `TraceSet.summary`) whose threads also launch on
+      others, because the host may wait for any of them.
 
     The time from the end of the launch call, or from the start of the gap if that is later, to the
     start of the kernel has a single category:
@@ -136,19 +136,19 @@ def device_idle_breakdown(
     - ``launch_latency``: the call ended within the gap.
     - ``kernel_wait``: the call ended before the gap, and the gap is shorter than
       `consecutive_kernel_delay_ns`, the time that a device needs between two kernels.
-    - ``unrecorded``: the time is at least `consecutive_kernel_delay_ns`, and work of the same
-      launch, a CUDA graph, had started before the gap; or the time is longer than 1 ms, and for
-      most of it a thread that launches work was inside a call that waits for the device.
+    - ``unrecorded``: the time is at least `consecutive_kernel_delay_ns`, and other work of the same
+      CUDA graph launch had started before the gap; or the time is longer than 1 ms, and for most of
+      it a thread that launches work was inside a call that waits for the device.
     - ``stream_wait``: neither applies, the time is at least `consecutive_kernel_delay_ns`, and the
-      kernel is the first that its thread launched after a call such as ``cudaStreamWaitEvent``, so
-      it waited for another stream or device.
+      kernel is the first that its thread launched after a call such as ``cudaStreamWaitEvent``. It
+      therefore waited for another stream or device.
     - ``blocked``: none of these applies; the reason for the wait is unknown.
-    - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
-      first and after the last work in the file.
+    - ``unknown``: the file lacks the launch call, or, in an exported window, the time is before the
+      first or after the last work in the file.
 
-    While the thread of a launch call is inside no recorded event, activities of other threads that
-    launch work count instead, because a backward pass begins on a separate thread. Memory calls of
-    other threads also count while the thread runs Python, because they delay the device.
+    While the calling thread is inside no recorded event, other threads that launch work are
+    examined instead, because a backward pass begins on a separate thread. Memory calls of other
+    threads also count while the calling thread runs Python, because they delay the device.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ def device_idle_breakdown(
 
         - ``rank`` (int64); ``idle_category`` (categorical)
         - ``idle_ns`` (int64): adds up to ``idle_ns`` of `temporal_breakdown`, to the nanosecond
-        - ``gaps`` (int64): number of gaps with such time
+        - ``gaps`` (int64): number of gaps that include the category
         - ``idle_share`` (float): of the rank's idle time, 0..1; NaN without idle time
-        - ``max_ns`` (int64): the maximum in a single gap
+        - ``max_ns`` (int64): the largest part of a single gap
         - ``unrecorded_ns`` (int64): the part of ``idle_ns`` during which the device was probably
           busy with work that is not in the file: all of ``unrecorded``, 0 in other categories
     """
@@ -206,7 +206,7 @@ def device_idle_gaps(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the gaps in which each rank's device idles as a whole, and the events that end them.
+    """Return the gaps in which each rank's whole device idles, and the events that end them.
 
     Parameters
     ----------
@@ -224,8 +224,8 @@ def device_idle_gaps(
         One row per gap:
 
         - ``rank, start_ns, dur_ns`` (int64)
-        - ``idle_category`` (categorical): the category with the largest part
-        - ``next_id`` (int64), ``next_name`` (categorical): the event that ended it
+        - ``idle_category`` (categorical): the category with the longest part
+        - ``next_id`` (int64), ``next_name`` (categorical): the event that ended the gap
         - ``launch_id`` (int64): the call that launched that event; -1 if unknown
         - ``sync_wait_ns, host_allocation_ns, host_data_loading_ns, host_operator_ns,
           host_python_ns, host_nothing_ns, launch_call_ns, launch_latency_ns, kernel_wait_ns,
@@ -255,12 +255,12 @@ def device_idle_gaps(
 
 
 def _gap_sums(part: RankPart, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
-    """Return, for each category, its time, the number of gaps with such time, and the longest."""
+    """Return each category's total time, the number of gaps with it, and its longest part."""
     gaps = _gaps_of_rank(part, short_ns)
     if gaps is None:
         return None
-    # The span of an export may begin before and end after the work in the file. The cause of this
-    # idle time is unknown. Without work, all of the span is before the first work.
+    # The span of an export may begin before the first and end after the last work in the file. This
+    # idle time has no known cause. Without work, the whole span precedes the first work.
     low, high = part.span or (0, 0)
     start, end = part.without_window.clip_rows(part.without_window.device_work_rows())
     first = int(start.min(initial=high))
@@ -294,7 +294,7 @@ class _RankGaps(NamedTuple):
     end: Ints
     next: Rows  # the events that end gaps
     call: Ints  # the calls that launched these; -1 if unknown
-    pieces: Ints  # time by gap and category
+    pieces: Ints  # time per gap and category
 
 
 class IdleGap(NamedTuple):
@@ -304,18 +304,18 @@ class IdleGap(NamedTuple):
     end: int
     next: int  # the event that ends the gap
     call: int  # the call that launched this event; -1 if unknown
-    pieces: dict[str, int]  # the time by category
+    pieces: dict[str, int]  # time per category
 
 
 def _gaps_of_rank(part: RankPart, short_ns: int) -> _RankGaps | None:
-    """Return the gaps of a rank, clipped at the window; None without a span in the window."""
+    """Return a rank's gaps, clipped to the window; None if the window has none of its span."""
     if part.span is None:
         return None
     return part.get_or_compute(("gaps by cause", short_ns), lambda: _split_gaps(part, short_ns))
 
 
 def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
-    # Categories depend on the whole gap, even if the window contains only a part of it.
+    # Categories depend on the whole gap, even if only part of it is in the window.
     full_part = part.without_window
     start, end, ends_gap = full_part.get_or_compute("gaps", lambda: _whole_gaps(full_part))
     low, high = part.clip_edges(start, end)
@@ -329,7 +329,7 @@ def _split_gaps(part: RankPart, short_ns: int) -> _RankGaps:
 
 
 def gap_at(trace: Trace, time: int) -> IdleGap | None:
-    """Return the gap of a rank's device at an instant on its table's clock, or None."""
+    """Return the gap of a rank's device at a given time on its table's clock, or None."""
     part = rank_part(trace, Selection())
     starts, ends, ends_gap = part.get_or_compute("gaps", lambda: _whole_gaps(part))
     number = int(np.searchsorted(ends, time, "right"))
@@ -343,7 +343,7 @@ def gap_at(trace: Trace, time: int) -> IdleGap | None:
 
 
 def _whole_gaps(part: RankPart) -> tuple[Ints, Ints, Rows]:
-    """Return start and end of each gap in a rank's work, and the event that ends it."""
+    """Return the start and end of each gap in a rank's work, and the event that ends it."""
     gap_start, gap_end = part.device_gaps()
     return gap_start, gap_end, _ends_of_gaps(part, gap_end)
 
@@ -355,7 +355,7 @@ def _ends_of_gaps(part: RankPart, gap_end: Ints) -> Rows:
 
 
 def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the position of the event launched first among those that start at each time.
+    """Return, for each time, the position of the first-launched event among those that start then.
 
     `rows` are in ascending order of `start`.
     """
@@ -378,9 +378,9 @@ def first_launched(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
 def gap_pieces(
     trace: Trace, gap: tuple[Ints, Ints], cut: tuple[Ints, Ints], call: Ints, short_ns: int
 ) -> Ints:
-    """Return the time of each category in the part `cut` of each gap.
+    """Return how the part `cut` of each gap divides into categories.
 
-    `call` has the call that launched the event at the end of each gap.
+    `call` is the call that launched the event at the end of each gap.
     """
     table = trace.table
     start, end = cut
@@ -393,7 +393,7 @@ def gap_pieces(
     *activities_ns, pieces[:, _UNRECORDED] = activity_times(trace, start, call_start, call)
     pieces[:, : len(ACTIVITIES)] = np.stack(activities_ns, axis=1)
     pieces[:, _HOST_NOTHING] = call_start - start - pieces.sum(axis=1)
-    # Time inside the call, which may itself wait for work that is not in the file.
+    # Time inside the call, which may itself include waiting for work that is not in the file.
     pieces[:, _LAUNCH_CALL] = call_end - call_start
     long = np.flatnonzero(has_call & (table.dur_ns[call] > LONG_WAIT_NS))
     times_in_call = activity_times(trace, call_start[long], call_end[long], call[long])
@@ -406,7 +406,7 @@ def gap_pieces(
 
 
 def _wait_category(trace: Trace, gap: tuple[Ints, Ints], call: Ints, short_ns: int) -> Ints:
-    """Return the category of each gap's time after the launch call has returned."""
+    """Return the category of each gap's time after the launch call returned."""
     returned = trace.table.start_ns[call] + trace.table.dur_ns[call]
     is_long = gap[1] - np.maximum(returned, gap[0]) >= short_ns
     return np.select(
@@ -431,7 +431,7 @@ def unrecorded_work(trace: Trace) -> Intervals:
     """
     part = rank_part(trace, Selection())
     start, end = part.device_gaps()
-    # Shorter gaps contain no unrecorded work.
+    # Shorter gaps are never due to unrecorded work.
     is_long = end - start >= _SHORT_NS
     start, end = start[is_long], end[is_long]
     call = trace.launch_of[_ends_of_gaps(part, end)]
@@ -447,13 +447,13 @@ def unrecorded_work(trace: Trace) -> Intervals:
 
 
 def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
-    """Return whether the host waited for the device from the launch to the end of a long gap."""
+    """Return whether the host waited for the device for most of a long gap after the launch."""
     is_blocked = np.zeros(len(call), dtype=bool)
     gap_start, end = gap
     begin = np.maximum(trace.table.start_ns[call] + trace.table.dur_ns[call], gap_start)
     rows = np.flatnonzero((call >= 0) & (end - begin > LONG_WAIT_NS))
     if len(rows):
-        # The waits of all threads are an upper bound for the call's thread, and are found faster.
+        # The waits of all threads are faster to find, and an upper bound for the waits of one.
         waiting = CumulativeCoverage(*union_of_waits(trace))
         rows = rows[2 * (waiting(end[rows]) - waiting(begin[rows])) > (end - begin)[rows]]
     if len(rows):
@@ -464,7 +464,7 @@ def _is_host_blocked(trace: Trace, gap: tuple[Ints, Ints], call: Ints) -> Bools:
 
 
 def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
-    """Return times without recorded work that are not idle, on the clock of the rank's table.
+    """Return times without recorded work that do not count as idle, on the rank's table clock.
 
     These are `unrecorded_work` and the times between recording windows.
     """
@@ -475,7 +475,7 @@ def times_not_idle(trace: Trace) -> tuple[Intervals, Intervals]:
 def _first_start_of_launches(trace: Trace) -> Ints:
     first = np.full(len(trace) + 1, _NEVER, dtype=np.int64)
     work = trace_index(trace).rows_of_kinds(DEVICE_WORK_KINDS)
-    # Work without a launch goes to the last place, -1, which belongs to no event.
+    # Work without a launch is written to position -1, which belongs to no event.
     np.minimum.at(first, trace.launch_of[work], trace.table.start_ns[work])
     first[-1] = _NEVER
     return first
@@ -484,8 +484,8 @@ def _first_start_of_launches(trace: Trace) -> Ints:
 def wait_for_first_work_ns(trace: Trace) -> int:
     """Return how long a rank's device is probably busy before its first work in the file.
 
-    The first work starts long after its launch, or the host waits for the device before it. The
-    device is then busy with work launched before the recording.
+    This is the case if the first work starts long after its launch, or if the host waits for the
+    device before that. The device then runs work launched before the recording.
     """
     rows = device_work_rows(trace)
     if not len(rows):
@@ -514,16 +514,16 @@ def idle_time_breakdown(
     """Return the idle time of each stream between its kernels, by cause.
 
     A gap is the time from the latest end of the stream's earlier work to the start of its next
-    kernel, copy or fill; its duration is 0 if these overlap. A gap belongs to one category:
+    kernel, copy or fill. Its duration is 0 if these overlap. A gap belongs to one category:
 
-    - ``host_wait``: the call that launches the next kernel began after the gap, so the host was
+    - ``host_wait``: the call that launched the next kernel began after the gap did, so the host was
       late.
     - ``kernel_wait``: otherwise, if the gap is shorter than `consecutive_kernel_delay_ns`, the time
       that a device needs between two kernels.
     - ``other``: otherwise, for example waits for other streams, or long gaps without a known
       launch.
 
-    Time before the first and after the last kernel of a stream is excluded. A window clips gaps at
+    Time before the first and after the last kernel of a stream is excluded. A window clips gaps to
     its edges, so times of adjacent windows add up. `device_idle_breakdown` is for whole devices.
 
     Parameters
@@ -550,8 +550,8 @@ def idle_time_breakdown(
 
     Notes
     -----
-    The definition is that of HTA. HTA measures gaps only from the end of the previous kernel, so
-    they are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
+    The definition follows HTA. In HTA, gaps begin at the end of the previous kernel, so they are
+    negative if kernels of a stream overlap, and the start of a stream counts as ``other``.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     schema = {"idle_ns": "int64", "idle_share": "float64", "gaps": "int64"}
@@ -640,7 +640,7 @@ def _stream_gaps(
 ) -> tuple[Ints, Ints, Ints]:
     """Return a rank's streams, and each gap's cell and duration.
 
-    The cell is the position of the stream times the number of categories, plus the category.
+    A cell combines stream and category: stream position times number of categories, plus category.
     """
     table = part.table
     rows = part.without_window.device_work_rows()
@@ -655,7 +655,7 @@ def _stream_gaps(
     for low, high in pairwise(bounds.tolist()):
         np.maximum.accumulate(latest_end[low:high], out=latest_end[low:high])
     window = np.searchsorted(part.trace.recorded_marks_ns, start, "right")
-    # A gap is between two successive events of a stream that are in the same recorded window.
+    # A gap separates two successive events of a stream within the same recording window.
     before = np.flatnonzero((stream[1:] == stream[:-1]) & (window[1:] == window[:-1]))
     gap_start, gap_end, ends_gap = latest_end[before], start[before + 1], rows[before + 1]
     length = np.maximum(gap_end - gap_start, 0)
@@ -665,7 +665,7 @@ def _stream_gaps(
     if part.without_window is part:
         return streams.astype(np.int64), stream[before] * len(_CATEGORIES) + category, length
     low_ns, high_ns = part.clip_edges(gap_start, gap_end)
-    # A gap of 0 ns is included if its instant is in the window.
+    # A gap of 0 ns is included if it lies in the window.
     has_begun = np.ones(len(gap_end), dtype=bool) if part.low is None else gap_end >= part.low
     is_inside = (high_ns > low_ns) | ((length == 0) & part.contains(ends_gap) & has_begun)
     stream_of_gap = stream[before[is_inside]]

@@ -1,7 +1,7 @@
-"""The critical path of a job: for which rank the job waits, and what that rank does meanwhile.
+"""The critical path of a job: which rank the job waits for, and what that rank does meanwhile.
 
 For example, two ranks leave an all-reduce together at 100 ns, and rank 1 arrived last, at 80 ns.
-The path is that of rank 1 before 80 ns, then the transfer from 80 to 100 ns.
+The path follows rank 1 until 80 ns, then the transfer from 80 to 100 ns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hta_widgets.trace.arrays import Ints, Rows, distinct_codes, number_in_group
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Type of a segment that the path enters from another rank; other types index `EDGE_TYPES`.
+#: Type of a segment that the path enters from another rank; other types are from `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)
 
 _NO_ROWS = np.empty(0, dtype=np.intp)
@@ -49,7 +49,7 @@ _WHOLE_RANK = AnalysisRange(None, None, _NO_ROWS)
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
 _NEVER = np.iinfo(np.int64).max
-#: The connection through which the path enters a segment, by the segment's type.
+#: The connection by which the path enters a segment, indexed by the segment's type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 
@@ -61,14 +61,14 @@ def job_critical_path(
     instance: int | tuple[int, int] = 0,
     window: Window | None = None,
 ) -> pd.DataFrame:
-    """Return the chain of dependencies that determines the duration of a step, over all ranks.
+    """Return the chain of dependencies, over all ranks, that determines a step's duration.
 
-    The path shows for which rank the job waits, and what that rank does meanwhile. Time that the
+    The path shows which rank the job waits for, and what that rank does meanwhile. Time that the
     others spend waiting for it in collectives is not on the path.
 
     The path is walked backwards from the end of the rank that ends last. Within a rank it follows
-    the path of `critical_path`: from each start or end to the launching call, the previous kernel
-    of the stream, the work of another stream or the device, or the previous event of the thread,
+    the path of `critical_path`: from each start or end to the launch call, the previous kernel of
+    the stream, the work of another stream or the device, or the previous event of the thread,
     whichever has the longest chain of dependencies. At the end of a collective in which the rank
     waited, the rank is charged with the transfer, which begins at the last arrival; before that,
     the path continues on the rank that arrived last.
@@ -81,8 +81,8 @@ def job_critical_path(
     traces : TraceSet
     annotation : str, default "ProfilerStep"
         Part of the name of a host range; ``""`` analyzes the whole job. For a job without
-        ``ProfilerStep``, the path is that of a step of its inference engine, or else the whole
-        path, as in `critical_path`.
+        ``ProfilerStep``, the path is that of a step of its inference engine, or else of the whole
+        job, as in `critical_path`.
     instance : int or (first, last), default 0
         Number of the range among those with that name, counted from 0 by their earliest start on
         any rank. Names identify the same range on different ranks (``ProfilerStep#4``); ranges with
@@ -97,9 +97,9 @@ def job_critical_path(
         One row per segment, in order of time and without gaps; ``dur_ns`` adds up to the span.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
-        none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
-        in `critical_path`, with ``outside_path`` also if no dependency of an event is known;
-        ``via``, how the path enters the segment: ``event`` (within an event), ``thread``,
+        there is none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and
+        ``type`` as in `critical_path`, with ``outside_path`` also if no dependency of an event is
+        known; ``via``, how the path enters the segment: ``event`` (within an event), ``thread``,
         ``launch``, ``stream``, ``wait``, ``collective`` (from the rank of the previous row, which
         arrived last at this row's event), ``unknown``.
 
@@ -210,13 +210,13 @@ def _path_columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range of a rank on the job's common clock and on the rank's own clock."""
+    """A rank's time range on the job's common clock and on the rank's own clock."""
 
     low: int
     high: int
     place: int  # of the rank
-    within: AnalysisRange  # the part from which the rank's graph is built
-    row: int = -1  # device work that runs beyond the end of the range
+    within: AnalysisRange  # the part that the rank's graph is built from
+    row: int = -1  # device work that extends beyond the end of the range
 
 
 def _spans_of_ranks(
@@ -225,7 +225,7 @@ def _spans_of_ranks(
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> list[_JobSpan | None]:
-    """Return each rank's span: of the named ranges, the window, or all events; None if empty."""
+    """Return each rank's span of the named ranges, the window or all events; None if empty."""
     if window is not None:
         edges = as_window(window)
         return [_span_in_window(trace, clock, place, edges) for place, trace, clock in ranks]
@@ -241,7 +241,7 @@ def _spans_of_ranks(
 
 
 def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _JobSpan | None:
-    """Return the span of the rank that ends last, from the earliest start; None without spans."""
+    """Return the span of the last-ending rank from the earliest start; None without spans."""
     nonempty = [span for span in spans if span is not None]
     if not nonempty:
         return None
@@ -253,9 +253,9 @@ def _span_of_job(spans: Sequence[_JobSpan | None], window: Window | None) -> _Jo
 
 
 def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the device work, and the host events of threads that launch any.
+    """Return a rank's device work, and the host events of the threads that launch it.
 
-    Other threads, such as watchdogs of collectives, are not on the path.
+    Other threads, such as collective watchdogs, are not on the path.
     """
     table = trace.table
     device = device_work_rows(trace)
@@ -268,9 +268,9 @@ def _rank_activity(trace: Trace) -> tuple[Rows, Rows]:
 def _span_in_window(
     trace: Trace, clock: RankClock, place: int, window: tuple[int, int]
 ) -> _JobSpan | None:
-    """Return a rank's span, up to the last end of device work in a window, or else of host events.
+    """Return a rank's span up to the last end in a window, of device work if any, or host events.
 
-    Device work that runs beyond the window, if any, is the span's `row`.
+    Device work that extends beyond the window, if any, is the span's `row`.
     """
     low, high = clock.to_rank(np.array(window)).tolist()
     table = trace.table
@@ -293,7 +293,7 @@ def _span_in_window(
 def _spans_of_ranges(
     ranks: Sequence[tuple[int, Trace, RankClock]], annotation: str, instance: int | tuple[int, int]
 ) -> list[_JobSpan | None]:
-    """Return each rank's span from the first to the last instance; None if it has neither."""
+    """Return each rank's span from the first to the last instance; None if it lacks them."""
     first, last = instance_numbers(instance)
     instances_of_ranks = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
@@ -316,7 +316,7 @@ def _spans_of_ranges(
 
 
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
-    # Ranks may begin to record at different steps, so numbers alone do not identify a range.
+    # Ranks may start recording at different steps, so numbers alone do not identify a range.
     table, rows = trace.table, find_ranges(trace, annotation)
     names = [table.names[code] for code in table.name[rows].tolist()]
     numbers = number_in_group(table.name[rows].astype(np.int64)).tolist()
@@ -324,7 +324,7 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
 
 
 def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan:
-    """Return the time range of a rank's ranges and of the device work launched in them."""
+    """Return the time span of a rank's ranges, including the device work launched in them."""
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
     within = AnalysisRange(start, end, rows)
@@ -338,14 +338,14 @@ def _span_of(trace: Trace, place: int, clock: RankClock, rows: Rows) -> _JobSpan
 
 
 class _JobWalker(PathWalker):
-    """Walks over all ranks, from a collective to the rank that arrived last at it."""
+    """Walks over all ranks: from each collective to the rank that arrived last."""
 
     def __init__(self, match: Matching, times: Arrivals, spans: Sequence[_JobSpan | None]) -> None:
         super().__init__(0)
         self._match, self._times, self._spans = match, times, spans
         self._graphs: dict[int, RankGraph] = {}
         self._rows = match.event_field("rows")
-        #: for each entry: the entry of the rank that arrives last at its collective
+        #: per entry: the entry of the rank that arrives last at the collective
         self._last = match.per_entry(match.last_entries(times.last_ns - times.arrival_ns))
         is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
         #: whether the clocks show that the rank waited for the last one
@@ -378,12 +378,12 @@ class _JobWalker(PathWalker):
         self.add_edge(begin, now, place, COLLECTIVE, int(graph.path.chains.last_edge[node]))
         self.overlap_ns += max(arrival_ns - now, 0)
         self.jumps += 1
-        # There is only one jump per instant, because clocks that disagree could cause a loop.
+        # Allow only one jump per instant, because clocks that disagree could cause a loop.
         self._limit = now if arrival_ns >= now else begin + 1
         return last_place, last_graph, arrival_node, begin
 
     def _graph(self, place: int) -> RankGraph:
-        """Return a rank's graph; its exits are the ends of collectives in which it waited."""
+        """Return a rank's graph, whose exits are the ends of collectives in which it waited."""
         if place not in self._graphs:
             entries = np.flatnonzero((self._match.trace == place) & self._waited)
             trace, clock = self._match.traces[place], self._times.clocks[place]
@@ -395,7 +395,7 @@ class _JobWalker(PathWalker):
             path = build_graph(trace, within, EXACT_RULES)
             ends = path.nodes.of_end[self._rows[entries]]
             exits = dict(zip(ends.tolist(), entries.tolist(), strict=True))
-            exits.pop(-1, None)  # ends that are not analyzed
+            exits.pop(-1, None)  # events that are not analyzed have node -1
             self._graphs[place] = RankGraph(path, clock.to_job(path.nodes.time_ns), exits)
         return self._graphs[place]
 
@@ -404,7 +404,7 @@ class _JobWalker(PathWalker):
 
 
 def _earliest_start(trace: Trace, low: int) -> int:
-    """Return the earliest start of the events that end after `low` and of their launch calls."""
+    """Return the earliest start of events that end after `low`, and of their launch calls."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     device = device_work_rows(trace)

@@ -1,4 +1,4 @@
-"""Kernels by name and rank, their hardware counters, and the named ranges around them."""
+"""Kernels by name and rank, their hardware counters, and named ranges that contain them."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def cupti_counters(
         - ``rank, id`` (int64); ``name`` (str)
         - ``start_ns, dur_ns`` (int64): spread evenly by the profiler; not the times at which
           kernels ran
-        - ``launch_id`` (int64): id of the launching call; -1 if none
+        - ``launch_id`` (int64): id of the launch call; -1 if there is none
         - ``op_stack`` (list of str): the operators around the launch, outermost first
-        - ``top_level_op, bottom_level_op`` (str): the first and the last of these operators; empty
-          if there are none
+        - ``top_level_op, bottom_level_op`` (str): the first and last of these operators; empty if
+          there are none
         - one column per counter, named as in the file: int64 (-1: not measured), or float64 (NaN:
           not measured) if any value is a fraction
         - ``flops`` (int64): floating-point operations, if the file has counters of SASS
@@ -94,8 +94,8 @@ def cupti_counters(
 
     Notes
     -----
-    The definition is that of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
-    for ranks whose numbers differ, and only counts calls named ``cudaLaunchKernel…``. Here, driver
+    The definition follows HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
+    for ranks whose numbers differ, and counts only calls named ``cudaLaunchKernel…``. Here, driver
     calls named ``cuLaunchKernel…`` (Triton) are included if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ def cupti_counters(
 
 
 def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
-    """Return the columns of a rank's kernels, and a note if it has more or fewer launches."""
+    """Return the columns of a rank's kernels, and a note if the launches differ in number."""
     trace, table = part.trace, part.table
     kernels, launches = _kernels_and_calls(trace)
     launch_of = np.full(len(kernels), -1, dtype=np.int64)
@@ -157,7 +157,7 @@ def _kernels_with_launches(part: RankPart) -> tuple[dict[str, Any], str]:
 
 
 def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Return a rank's kernels and the calls to pair them with, both in the order of starts."""
+    """Return a rank's kernels and the calls to pair them with, both sorted by start."""
     table = trace.table
     codes = [code for code, text in enumerate(table.categories.values) if text == _RANGE]
     kernels = np.flatnonzero(np.isin(table.category, codes))
@@ -165,7 +165,7 @@ def _kernels_and_calls(trace: Trace) -> tuple[Rows, Rows]:
         return kernels, kernels
     runtime_calls = _calls(trace, "runtime", "cudaLaunchKernel")
     driver_calls = _calls(trace, "driver", "cuLaunchKernel")
-    # Calls of the driver may be those that calls of the runtime make, so the sum has to fit.
+    # Runtime calls may make driver calls, so driver calls count only if the sum fits.
     if len(runtime_calls) + len(driver_calls) == len(kernels):
         return kernels, np.sort(np.concatenate((runtime_calls, driver_calls)))
     return kernels, runtime_calls
@@ -203,7 +203,7 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
 
 
 def _counter_columns(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
-    """Return a column for each arg that is a number in some event, by first occurrence."""
+    """Return a column for each arg that is numeric in some event, by first occurrence."""
     names = dict.fromkeys(name for args_of_event in args for name in args_of_event)
     columns = {}
     for name in names:
@@ -248,9 +248,9 @@ def kernel_breakdown(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return count and durations of every kernel, by rank.
+    """Return the count and durations of every kernel, by rank.
 
-    Durations of concurrent kernels add up, and are clipped to the window.
+    Durations of concurrent kernels add up. They are clipped to the window.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def kernel_duration_by_rank(
     ----------
     traces : TraceSet
     top : int, optional
-        Return only this many kernels, which are those with the most time over all ranks.
+        Return only this many kernels, the ones with the most time over all ranks.
     include_memory : bool, default True
         Whether to include copies and fills.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
@@ -363,7 +363,7 @@ def user_annotation_breakdown(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the durations of the ranges that the program names, by rank and name.
+    """Return the durations of the program's named ranges, by rank and name.
 
     Ranges come from ``record_function`` and from the profiler, such as ``ProfilerStep#3``. On the
     host, a range lasts as long as its code. On the device, it extends from the start of the first
@@ -405,7 +405,7 @@ def user_annotation_breakdown(
 
 
 def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
-    """Return statistics by name for one side's ranges, and their counts on device and host."""
+    """Return statistics by name for ranges on one side, and range counts on device and host."""
     device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
     columns, _ = statistics_by_name(part, device if use_device else host)
     columns["mean_ns"] = columns["sum_ns"] / columns["count"]
@@ -414,7 +414,7 @@ def _range_statistics(part: RankPart, use_device: bool) -> tuple[dict[str, Any],
 
 
 def _ranges(trace: Trace, side: str) -> Bools:
-    """Return a mask of the ranges that the program names, on the ``host`` or the ``device``."""
+    """Return a mask of the program's named ranges on the ``host`` or the ``device``."""
     if side == "host":
         return category_mask(trace, "user_annotation")
     table = trace.table
@@ -439,8 +439,8 @@ def kernels_by_annotation(
     traces : TraceSet
     source : {"auto", "device", "host"}
         ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event on
-        its stream. ``"host"``: the innermost host range that encloses the event's launching call on
-        its thread; calls on the autograd thread are below the ``## backward ##`` range or the step
+        its stream. ``"host"``: the innermost host range that encloses the event's launch call on
+        its thread. Calls on the autograd thread belong to the ``## backward ##`` range or the step
         that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges, otherwise
         ``"host"``.
     by_name : bool, default False
@@ -511,10 +511,10 @@ def _annotated_kernels(part: RankPart, source: str) -> tuple[dict[str, Any], str
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:
-    """Return the shortest range that overlaps each event on its stream; -1 if none."""
+    """Return the shortest range that overlaps each event on its stream; -1 if there is none."""
     table = trace.table
     ranges = np.flatnonzero(_ranges(trace, "device"))
-    # Streams of several devices in one file may have equal numbers, but not equal processes.
+    # Streams of different devices in a file may have the same number, but not the same process.
     number_of: dict[tuple[str, str], int] = {}
     stream_of_track = np.array(
         [number_of.setdefault((track.pid, track.tid), len(number_of)) for track in table.tracks],
@@ -535,17 +535,17 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
 
 
 def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
-    """Return the shortest range that overlaps each event (-1 if none); ties go to the later range.
+    """Return the shortest range that overlaps each event, or -1; ties go to the later range.
 
     Ranges are half-open: an event that ends at the start of a range does not overlap it.
     """
-    # The longest range comes first, so that shorter ones replace it.
+    # Process the longest range first, so that shorter ones replace it.
     by_length = np.lexsort((np.arange(len(low)), low - high))
     low, high = low[by_length], high[by_length]
     shortest = np.full(len(start), -1, dtype=np.int64)
     remaining = np.arange(len(start))
     while len(remaining):
-        # If events end in the order of their starts, those that overlap a range are contiguous.
+        # If events end in the order in which they start, those that overlap a range are contiguous.
         is_in_order = end[remaining] >= np.maximum.accumulate(end[remaining])
         chain, remaining = remaining[is_in_order], remaining[~is_in_order]
         first = np.searchsorted(end[chain], low, side="right")

@@ -1,4 +1,4 @@
-"""The kernels that operators launch, with delays and sequences.
+"""The kernels launched by operators, with delays and sequences.
 
 Work launched by a call belongs to the operators that enclose the call on its thread. For example,
 ``aten::linear`` launches the kernels ``gemm`` and ``add``, so its sequence is ``gemm -> add``.
@@ -38,7 +38,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 
 Text = TypeVar("Text", str, tuple[str, str])
 
-#: Calls that copy, which HTA excludes from the delays.
+#: Calls that copy or fill. HTA excludes them from the delays.
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 _ANNOTATION = KINDS.index("annotation")
@@ -56,8 +56,8 @@ def operator_kernels(
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
-    An event belongs to the innermost operator that encloses its launching call on the call's
-    thread. One call may launch several events (a CUDA graph).
+    An event belongs to the innermost operator that encloses its launch call on the call's thread. A
+    single call may launch several events, such as a CUDA graph's.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def operator_kernels(
     DataFrame
         One row per device event (computing, communicating, copying), ordered by rank and start:
         ``rank, id, name, kind, stream, start_ns, dur_ns, operator, operator_id``; ``launch_id``,
-        the id of the launching call; ``operator_delay_ns``, from the operator's start to the
-        call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
+        the id of the launch call; ``operator_delay_ns``, from the operator's start to the call's;
+        ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
         ``operator`` are categorical; times and ids are int64.
     """
     chosen = rank_parts(traces, selection, window, ranks)
@@ -162,13 +162,13 @@ def operator_launch_delays(
         One row per rank, operator and sequence, ordered by rank, most frequent first: ``rank``
         (int64); ``operator, kernel_sequence`` (str; ``" -> "`` separates kernels);
         ``occurrence_count`` (int64); ``avg_operator_launch_delay_ns`` (float64), the mean time from
-        the start of the operator to the start of its first launching call; ``avg_runtime_delay_ns``
+        the start of the operator to the start of its first launch call; ``avg_runtime_delay_ns``
         (float64), from the start of that call to the start of the kernel.
 
     Notes
     -----
-    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, which uses the operator that
-    started last on any thread, covers only CUDA calls, and fails if one launches several kernels.
+    The definition follows HTA's ``get_aten_op_kernels_and_delay``, which takes the last operator to
+    start on any thread, covers only CUDA calls, and fails if a call launches several kernels.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     results = list(map_ranks(chosen, _delays_of, prefix))
@@ -189,7 +189,7 @@ def operator_launch_delays(
 
 
 def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
-    """Return the columns of a rank, and how many operators are selected and kernels counted."""
+    """Return a rank's columns, and the numbers of selected operators and counted kernels."""
     trace, start_ns = part.trace, part.table.start_ns
     is_operator = name_mask(trace, lambda name: name.startswith(prefix))
     is_selected = mask_of_rows(part.rows[is_operator[part.rows]], len(trace) + 1)
@@ -201,7 +201,7 @@ def _delays_of(part: RankPart, prefix: str) -> tuple[dict[str, Any], int, int]:
     counted = np.flatnonzero((call >= 0) & ~is_copy[call] & is_selected[operator])
     order = counted[np.lexsort((work[counted], call[counted], operator[counted]))]
     work, call, operator = work[order], call[order], operator[order]
-    first = np.flatnonzero(np.diff(operator, prepend=-1))  # the first work of each operator
+    first = np.flatnonzero(np.diff(operator, prepend=-1))  # each operator's first work
     sizes = np.diff(first, append=len(work))
     texts, group = _group_sequences(
         part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
@@ -227,13 +227,13 @@ def _group_sequences(
     sizes: Ints,
     write: Callable[[str, list[str]], Text],
 ) -> tuple[list[Text], Ints]:
-    """Return labels for groups of equal operators and sequences, and each operator's group.
+    """Return labels for groups with equal operator and sequence, and each operator's group.
 
-    `work` has `sizes` events per operator, in the order of `operators`. `write` makes a label from
-    an operator's name and the names of its work. Groups are sorted by frequency, then by label.
+    `work` has `sizes` events per operator, in the order of `operators`. `write` composes a label
+    from the names of an operator and its work. Groups are sorted by frequency, then by label.
     """
     names, name = part.table.names, part.table.name
-    # Sequences of codes are converted to bytes, which can be dictionary keys.
+    # Sequences of codes are converted to bytes to serve as dictionary keys.
     codes = np.ascontiguousarray(name[work], dtype=np.int32)
     content = codes.tobytes()
     ends: list[int] = (np.cumsum(sizes) * codes.itemsize).tolist()
@@ -261,11 +261,11 @@ def frequent_kernel_sequences(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the sequences of device work that an operator launches, by frequency.
+    """Return the sequences of device work that an operator launches, most frequent first.
 
     Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
     each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
-    host events; events on the autograd thread are below the ``## backward ##`` range or the step
+    host events. Events on the autograd thread are below the ``## backward ##`` range or the step
     that runs at that time. A pattern consists of the name of the occurrence and the names of its
     device events, ordered by start: kernels, copies and waits on any stream.
 
@@ -279,7 +279,7 @@ def frequent_kernel_sequences(
     top_k : int, optional
         Maximum number of patterns per rank. Default: all.
     every_depth : bool, default False
-        Count occurrences at every depth unless they are below another one. HTA only counts those at
+        Count occurrences at every depth, except within another occurrence. HTA counts only those at
         the smallest depth, and so misses operators that a model calls at several depths.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The operators to analyze, restricted to ranks and to those that overlap the window. Default:
@@ -337,11 +337,11 @@ class SequencePatterns:
     count: Ints
     kernel_ns: Ints
     operator_ns: Ints
-    occurrences: Rows  # operators that are counted
-    pattern: Ints  # pattern of each occurrence; -1 beyond the maximum number of patterns
-    below: Ints  # position of the occurrence above each event; -1 if none
-    candidates: int  # number of operators with this name
-    kernels: int  # number of device events below occurrences
+    occurrences: Rows  # counted operators
+    pattern: Ints  # pattern of each occurrence; -1 if beyond the maximum number of patterns
+    below: Ints  # position of the occurrence that encloses each event; -1 if none does
+    candidates: int  # number of operators with a matching name
+    kernels: int  # number of device events within occurrences
 
 
 def find_patterns(
@@ -352,7 +352,7 @@ def find_patterns(
     top_k: int | None = None,
     every_depth: bool = False,
 ) -> SequencePatterns:
-    """Return the patterns of a rank; parameters are as in `frequent_kernel_sequences`."""
+    """Return the patterns of a rank; see `frequent_kernel_sequences` for the parameters."""
     trace, table = part.trace, part.table
     is_named = name_mask(trace, lambda name: operator_name and operator_name in name)
     candidates = part.rows[is_named[part.rows]]
@@ -364,7 +364,7 @@ def find_patterns(
     size_of_root = np.bincount(root[launched][root[launched] >= 0], minlength=len(roots))
     is_long = size_of_root >= max(min_pattern_len, 0)
     occurrences, sizes = roots[is_long], size_of_root[is_long]
-    # The last item is for events without a root (-1).
+    # The last item serves events without a root (-1).
     occurrence_of_root = np.append(np.where(is_long, np.cumsum(is_long) - 1, -1), -1)
     occurrence = occurrence_of_root[root]
     work = launched[occurrence[launched] >= 0]
@@ -390,7 +390,7 @@ def find_patterns(
 
 
 def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
-    """Return the candidates at the smallest depth, or all that no other candidate encloses."""
+    """Return the candidates at the smallest depth, or all those without an enclosing candidate."""
     if not len(candidates):
         return candidates
     if every_depth:
@@ -402,9 +402,9 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 
 def _root_of_events(trace: Trace, roots: Rows, launched: Rows) -> Ints:
-    """Return the position of the root above each event, -1 if none; device events use their call.
+    """Return the position of the root that encloses each event or its call; -1 if none does.
 
-    Device events that are not `launched` have none.
+    Device events that are not `launched` have no root.
     """
     is_root = mask_of_rows(roots, len(trace))
     parent = attach_backward_threads(trace, nested_parents(trace, is_root))

@@ -1,7 +1,7 @@
 """Launches, their delays, inefficient launches, and launches of CUDA and HIP graphs.
 
-A call launches device work, which starts after a delay. For example, a call from 10 to 15 ns whose
-kernel starts at 22 ns has a launch delay of 7 ns.
+Launched work starts after a delay. For example, a call from 10 to 15 ns whose kernel starts at 22
+ns has a launch delay of 7 ns.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def launch_stats(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return every launch, the device work that it launched, and the durations of both.
+    """Return every launch with the device work that it launched, and their durations.
 
-    The launching calls of all vendors are included: runtime and driver calls that launch kernels,
+    The launch calls of all vendors are included: runtime and driver calls that launch kernels,
     copies, fills, cooperative kernels or graphs. A graph launch has one row per launched event. Of
     several calls with the same id, the innermost counts. A window does not clip durations.
 
@@ -103,7 +103,7 @@ def launch_stats(
 
 
 def launch_pairs(part: RankPart, work: Rows) -> tuple[Ints, Rows, int]:
-    """Return the launching calls, the device work of each, and the number of events without one."""
+    """Return the launch calls, the device work of each, and the number of events without one."""
     call = part.trace.launch_of[work]
     is_launched = call >= 0
     return call[is_launched], work[is_launched], int(len(work) - is_launched.sum())
@@ -144,7 +144,7 @@ def launch_outliers(
 ) -> pd.DataFrame:
     """Return the number of inefficient launches of each kernel.
 
-    There are three kinds of outliers; a launch may be of several kinds:
+    There are three kinds of outliers, and a launch may be of several kinds:
 
     - ``short kernel``: the call takes at most `runtime_cutoff_ns`, and the kernel takes less time
       than the call
@@ -218,12 +218,12 @@ def _outliers_by_kernel(stats: pd.DataFrame, masks: Sequence[pd.Series[bool]]) -
 
 
 def _first_event_of_calls(events: pd.DataFrame) -> pd.DataFrame:
-    """Return the first event that each call launched, with the duration of all of its events."""
+    """Return the first event that each call launched, with the duration of all its events."""
     call = ["rank", "launch_id"]
     if not events.duplicated(call).any():
         return events
     sums = events.groupby(call)["gpu_dur_ns"].transform("sum")
-    # Event ids are in the order of their starts.
+    # Event ids are in the order of starts.
     first = events.assign(gpu_dur_ns=sums).sort_values([*call, "kernel_id"], kind="stable")
     return first.drop_duplicates(call)
 
@@ -236,7 +236,7 @@ def graph_replays(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the launches of graphs, with the certainty of their kernels' operators.
+    """Return the launches of graphs, and how certain the operators of their kernels are.
 
     The operators come from the traces given as ``hw.load(replay, capture=...)``. A graph's kernels
     are compared with the launches that started no work while the graph was captured.

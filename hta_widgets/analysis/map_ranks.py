@@ -1,11 +1,11 @@
-"""Runs a function over the ranks of a job, in this process or in the workers of an executor.
+"""Run a function over the ranks of a job, in this process or in an executor's workers.
 
-A job may be larger than memory, so the data of a rank is released before the next rank is read.
-Results of ranks are small and are yielded in the order of the ranks.
+A job may be larger than memory, so a rank's data is released before the next rank is read. Results
+per rank are small and are yielded in the order of the ranks.
 
 An executor receives batches of ranks. For example, 100 ranks are divided into 16 batches for 4
-workers, and at most 8 batches are submitted at a time. So a worker that finishes finds another
-batch, and no worker runs far ahead of the results that are consumed.
+workers, and at most 8 batches are submitted at a time. A worker that finishes thus finds another
+batch, and no worker runs far ahead of the consumed results.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from hta_widgets.workers import ExecutorClosedError, result_of, submit, workers_
 T = TypeVar("T")
 _BATCHES_PER_WORKER = 4  # so that a worker that finishes early gets another batch
 _IN_FLIGHT_PER_WORKER = 2  # submitted batches
-_RankArguments = Sequence[tuple[Any, ...]]  # arguments of each rank
-_RankResult = tuple[Any, Ints | None]  # result of a rank, and its number of events by kind
+_RankArguments = Sequence[tuple[Any, ...]]  # arguments for each rank
+_RankResult = tuple[Any, Ints | None]  # a rank's result, and its number of events by kind
 
 
 def map_ranks(
@@ -41,7 +41,7 @@ def map_ranks(
 ) -> Iterator[T]:
     """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
 
-    Data of a stored rank is released before the next is read, unless all ranks fit in the memory
+    A stored rank's data is released before the next is read, unless all ranks fit in the memory
     limit (`hta_widgets.trace.memo`). An executor is used only if all ranks are in files. The rank
     is a `RankPart` if `over` has a selection, otherwise a `Trace`.
     """
@@ -67,7 +67,7 @@ def map_ranks(
 def map_working_ranks(
     chosen: RankParts, function: Callable[..., T | None], *args: Any
 ) -> dict[int, T]:
-    """Return, by rank, the results of ``function(part, *args)`` that are not None."""
+    """Return the results of ``function(part, *args)`` that are not None, keyed by rank."""
     results = zip(chosen.ranks, map_ranks(chosen, function, *args), strict=True)
     return {rank: result for rank, result in results if result is not None}
 
@@ -93,7 +93,7 @@ def _map_elsewhere(
     function: Callable[..., Any],
     arguments: _RankArguments,
 ) -> Iterator[_RankResult]:
-    """Yield the results of `_map_here`, computed in batches by an executor until it is closed."""
+    """Yield the results of `_map_here`, computed by an executor in batches until it is closed."""
     workers = workers_of(executor)
     batch_count = min(len(traces), workers * _BATCHES_PER_WORKER)
     edges = np.linspace(0, len(traces), batch_count + 1).astype(int)
@@ -109,7 +109,7 @@ def _map_elsewhere(
                 break
             batches.popleft()
         if not futures:
-            # The executor is closed, so the remaining ranks run in this process.
+            # The executor was closed, so the remaining ranks run in this process.
             low = batches[0][0]
             yield from _map_here(traces[low:], selection, function, arguments[low:])
             return

@@ -27,28 +27,28 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: PyTorch's devices, by the numbers of ``c10::DeviceType``.
+#: PyTorch's device types, in the order of ``c10::DeviceType``.
 _DEVICES = (
     *("cpu", "cuda", "mkldnn", "opengl", "opencl", "ideep", "hip", "fpga", "maia", "xla"),
     *("vulkan", "metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia"),
     "privateuseone",
 )
-#: Args of ``[memory]`` events, and their values if they are missing.
+#: Args of ``[memory]`` events, with the values that stand for missing ones.
 _ARGS = {
     "Device Type": -1, "Device Id": -1, "Bytes": 0, "Total Allocated": -1, "Total Reserved": -1,
     "Addr": -1,
 }  # fmt: skip
 
-#: Uses of memory, in the order of PyTorch's numbers.
+#: Categories of memory, in PyTorch's order.
 MEMORY_CATEGORIES: tuple[str, ...] = (
     "Parameter", "Optimizer state", "Input", "Temporary", "Activation", "Gradient", "Autograd",
     "Unknown",
 )  # fmt: skip
 
-#: Actions by the numbers of PyTorch's ``Action``.
+#: Actions, keyed by the value of PyTorch's ``Action``.
 _ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
 
-#: Time, action, bytes and category of an event; a tuple, so that decoding makes no list per event.
+#: Time, action, bytes and category; as a tuple, to avoid a list per event while decoding.
 _Event = tuple[int, int, int, int]
 _decode_events = msgspec.json.Decoder(list[_Event]).decode
 _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
@@ -117,7 +117,7 @@ def _events_of(part: RankPart) -> dict[str, Any]:
         name = _DEVICES[type_] if 0 <= type_ < len(_DEVICES) else "unknown"
         device_names.append(name if number < 0 else f"{name}:{number}")
     device, devices = pd.factorize(np.array(device_names, object))
-    # Running sums begin with the recording, regardless of the window.
+    # Running sums start with the recording, regardless of the window.
     running = pd.Series(args["Bytes"]).groupby(device).cumsum().to_numpy()
     inside = np.flatnonzero(part.is_in_window(table.time_ns[rows]))
     rows = rows[inside]
@@ -154,7 +154,7 @@ def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
 
 
 def _operator_at(trace: Trace, rows: Rows) -> Ints:
-    """Return the innermost operator on the thread of each instant event; -1 if none."""
+    """Return the innermost operator on the thread of each instant event; -1 if there is none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
     thread_numbers = {
@@ -172,7 +172,7 @@ def _operator_at(trace: Trace, rows: Rows) -> Ints:
         if not len(operators):
             continue
         time_ns = instants.time_ns[rows[on_thread]]
-        # If the last operator to start has ended, an operator around it may still run.
+        # If the operator that started last has ended, an enclosing one may still run.
         last = np.searchsorted(start[operators], time_ns, side="right") - 1
         current = np.where(last >= 0, operators[last], -1)
         while (has_ended := (current >= 0) & (end[current] <= time_ns)).any():
@@ -209,10 +209,10 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
     Notes
     -----
     Sums and categories are as in HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
-    before the first event counts from that event on; HTA has a row of the same time for it.
+    before the first event counts from that event on; HTA adds a row with the same time for it.
     """
     value = _decode_file(path)
-    # A file of sums is ``[times, sizes]``, instead of a list of events.
+    # A file of sums is ``[times, sizes]`` instead of a list of events.
     has_sums = isinstance(value, list) and [type(item) for item in value] == [list, list]
     if has_sums and (not value[1] or type(value[1][0]) is list):
         return _timeline_of_sums(value, path)
@@ -234,7 +234,7 @@ def _decode_file(path: str | Path) -> Any:
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # The file has sums, or other contents.
+        # The file contains sums or something else.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         is_pickle = data[:1] == b"\x80"
@@ -254,7 +254,7 @@ def _timeline_of_events(value: Any, path: str | Path) -> pd.DataFrame:
             place=f"event {wrong[0]}",
             remedy=f"Categories are 0 to {len(MEMORY_CATEGORIES) - 1}. {_REMEDY}",
         )
-    # Memory from before the first event has negative times, and comes first in any file.
+    # Memory allocated before the first event has negative times, so it comes first.
     order = np.argsort(time, kind="stable")
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     return _timeline_frame(
@@ -271,7 +271,7 @@ def _timeline_of_sums(value: Any, path: str | Path) -> pd.DataFrame:
     if len(times) != len(sizes):
         problem = f"{len(times)} times but {len(sizes)} rows of sizes"
         raise TraceError(problem, path=path, remedy=_REMEDY)
-    # The first size of a row is 0, the base of the stacked areas.
+    # The first size in each row is 0, the base of the stacked areas.
     for row, sizes_at_time in enumerate(sizes):
         if len(sizes_at_time) != columns + 1:
             raise TraceError(
@@ -305,7 +305,7 @@ def _validate(value: Any, expected: Any, path: str | Path) -> Any:
 
 
 def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Ints:
-    """Return rows of `width` numbers as a table; raise a `TraceError` for numbers over 64 bits."""
+    """Return rows of `width` numbers as an array; raise a `TraceError` for numbers over 64 bits."""
     try:
         flat = np.fromiter(chain.from_iterable(rows), np.int64, width * len(rows))
     except OverflowError:
@@ -320,9 +320,9 @@ def _by_category(amounts: Ints) -> dict[str, int]:
 
 
 def _timeline_frame(time_ns: Ints, sizes: Ints, **attrs: Any) -> pd.DataFrame:
-    """Return a row for each instant, from its last record, since the first that is not negative.
+    """Return a row per instant, from its last record, beginning with the first time >= 0.
 
-    Records are in the order of their times. Negative times count as the first instant.
+    Records are sorted by time. Negative times count as the first instant.
     """
     recorded = time_ns[time_ns >= 0]
     origin_ns = int(recorded[0]) if len(recorded) else None

@@ -14,14 +14,14 @@ from hta_widgets.text import plural, rank_list
 from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.trace import Trace
 
-#: Keys of notes: if no selected rank has work, and if only the listed ranks have none.
+#: Keys of notes, for when no selected rank has work and when only the listed ranks lack it.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 
 
 def missing_ranks_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note about the selected ranks that are not in `having`; empty if all are."""
+    """Return a note about the selected ranks that are not in `having`; "" if all are."""
     without = [rank for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_text("no_ranks")
@@ -31,12 +31,12 @@ def missing_ranks_note(
 
 
 def count_host_collectives(trace: Trace) -> Counter[str]:
-    """Count a rank's collectives on the host by name."""
+    """Count a rank's host collectives by name."""
     return count_by_name(trace, host_collectives(trace))
 
 
 def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
-    """Count the events `rows` by name."""
+    """Count the events in `rows` by name."""
     codes, counts = np.unique(trace.table.name[rows], return_counts=True)
     names = [trace.table.names[code] for code in codes.tolist()]
     return Counter(dict(zip(names, counts.tolist(), strict=True)))
@@ -45,7 +45,7 @@ def count_by_name(trace: Trace, rows: Rows) -> Counter[str]:
 def on_hosts_note(
     counts: Iterable[Counter[str]], meaning: str = "which are not device work and not counted here"
 ) -> str:
-    """Return a note about communication on hosts, from the `count_host_collectives` of ranks."""
+    """Return a note about communication on hosts, given the ranks' `count_host_collectives`."""
     totals = sum(counts, Counter[str]())
     if not totals:
         return ""
@@ -55,7 +55,7 @@ def on_hosts_note(
 
 
 def prelaunched_note(chosen: RankParts) -> str:
-    """Return a note about selected device work that was launched before recording began."""
+    """Return a note about selected device work that was launched before the recording."""
     times = np.array(list(map_ranks(chosen, _prelaunched_time)), dtype=np.int64).reshape(-1, 3)
     count, prelaunched_ns, all_ns = times.sum(axis=0).tolist()
     if not count:
@@ -70,21 +70,21 @@ def prelaunched_note(chosen: RankParts) -> str:
 
 
 def outside_operators_note(outside_ns: int, device_ns: int) -> str:
-    """Return a note about device time that no operator launched; empty if its share is small."""
+    """Return a note about device time that no operator launched; "" if its share is small."""
     share = int(100 * outside_ns / max(device_ns, 1) + 0.5)
     is_large = share >= facts("limits")["outside_operators_pct"]
     return note_text("outside_operators", share=share) if is_large else ""
 
 
 def _prelaunched_time(part: RankPart) -> tuple[int, int, int]:
-    """Return number and duration of prelaunched device events, and the duration of all."""
+    """Return the number and duration of prelaunched device events, and the duration of all."""
     rows = part.device_work_rows()
     dur_ns, is_prelaunched = part.durations(rows), part.trace.prelaunched[rows]
     return int(is_prelaunched.sum()), int(dur_ns[is_prelaunched].sum()), int(dur_ns.sum())
 
 
 def ambiguous_note(collectives: int) -> str:
-    """Return a note about collectives whose times match several others; "" without any."""
+    """Return a note about collectives whose times match several others; "" if there are none."""
     if not collectives:
         return ""
     return (

@@ -1,7 +1,7 @@
-"""Counts and times of operators and kernels in two runs, and their differences.
+"""Counts and times of operators and kernels in two runs, and the differences.
 
-For example, ``aten::mm`` runs 10 times for 40 µs before and 12 times for 36 µs after. Its counts
-differ by 2, its times by -4 µs, and it is ``changed``.
+For example, ``aten::mm`` runs 10 times for 40 µs before, and 12 times for 36 µs after. Its counts
+differ by 2 and its times by -4 µs, and it is ``changed``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 #: Anything whose events can be compared.
 DiffSource = TraceSet | Trace | Selection
 
-#: The categories of ``change``.
+#: The values of ``change``.
 CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
 
 
@@ -46,15 +46,15 @@ def diff_ops(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> pd.DataFrame:
-    """Return which operators and kernels were added, were removed, or ran at a different count.
+    """Return which operators and kernels were added, removed, or ran a different number of times.
 
     Counts and durations are totals over all given ranks and steps, so they are comparable only if
-    both sides have equally many. An operator's duration includes the operators that it calls.
+    both sides have equally many. An operator's duration includes nested operators.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        The two sides. For a selection, its events are used, clipped at its window.
+        The two sides. For a selection, its events are used, clipped to its window.
     device : {"all", "cpu", "gpu"}, default "all"
         ``"gpu"``: events on device streams, including stream 0, without the device's copies of
         annotations; ``"cpu"``: host events; ``"all"``: both, and the copies of annotations.
@@ -65,11 +65,11 @@ def diff_ops(
         Ranks of one side. Default: all.
     before_steps, after_steps : int or iterable of int, optional
         Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the step
-        of their launch. By default, all events are used, including those outside of steps.
+        of their launch. By default, all events are used, including those outside steps.
     selection : Selection, optional
         Restricts both sides, for example ``traces.select("kind == 'communication'")``.
     window : (start_ns, end_ns), optional
-        Restricts both sides in time; durations are clipped at its edges.
+        Restricts both sides in time; durations are clipped to it.
     ranks : int or iterable of int, optional
         Restricts both sides to these ranks.
 
@@ -128,7 +128,7 @@ def diff_ops(
 def side_parts(
     source: DiffSource, *, selection: Selection | None = None, window: Window | None = None
 ) -> list[RankPart]:
-    """Return the events of one side, rank by rank: those that `source` and `selection` include."""
+    """Return one side's events, rank by rank, that are in both `source` and `selection`."""
     owner = source.owner if isinstance(source, Selection) else source
     traces = list(owner.values()) if isinstance(owner, TraceSet) else [owner]
     bound_to = owner if isinstance(owner, TraceSet) else TraceSet([])
@@ -156,7 +156,7 @@ def side_parts(
 def sums_by_name(
     sides: Sequence[Sequence[RankPart]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
-    """Return the names of all sides, their kinds, and their counts and times on each side."""
+    """Return all names, their kinds, and their counts and times on each side."""
     schema = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
     blocks = [
         _sums_of_rank(part, device, short_names=short_names).assign(side=number)
@@ -172,7 +172,7 @@ def sums_by_name(
     np.add.at(total, (table["side"], code), table["time"])
     np.add.at(kind_count, (code, table["kind"]), table["count"])
     np.add.at(kind_time, (code, table["kind"]), table["time"])
-    # The kind with the most time; without any time, the kind that occurs.
+    # The kind with the most time or, without any time, the kind that occurs.
     kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
     return names.tolist(), kind, list(count), list(total)
 

@@ -1,8 +1,8 @@
-"""Time of operators on the host and on the device.
+"""Operator times on the host and on the device.
 
 For example, ``aten::linear`` runs for 10 ns and calls ``aten::addmm``, which runs for 6 ns and
-launches a kernel of 30 ns. Their host times are 10 and 6 ns in total, and 4 and 6 ns without
-operators below. Their device times are 30 and 30 ns in total, and 0 and 30 ns without.
+launches a kernel of 30 ns. Their total host times are 10 and 6 ns; without nested operators, they
+are 4 and 6 ns. Their total device times are 30 and 30 ns; without nested operators, 0 and 30 ns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 _RankResult = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-#: Columns with the parts of ``device_total_ns``, by kind of device work.
+#: Columns for parts of ``device_total_ns``, by kind of device work.
 _KIND_COLUMNS = {"communication": "communication_ns", "memory": "memory_ns"}
 
 
@@ -72,7 +72,7 @@ def operators(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the time of each operator on the host and on the device.
+    """Return each operator's time on the host and on the device.
 
     Operators are host events of category ``cpu_op`` (``operator`` in older files), except
     ``ProfilerStep``. Runtime calls and Python functions between two operators are ignored. If
@@ -82,10 +82,10 @@ def operators(
       operator within another of the same row (of the same name, and shape or stack) adds nothing.
     - *Self* host time is the total without the time covered by direct children, so the self times
       of all operators of a thread add up to the time during which any of them runs.
-    - *Device self* time is the time of device work (computing, communicating, copying) whose
-      launching call has the operator as its innermost one, on the call's thread. Work launched in
-      the backward pass belongs to the operators of its thread.
-    - *Device total* time includes the operators below; recursion also counts once.
+    - *Device self* time is the time of device work (computing, communicating, copying) whose launch
+      call has the operator as its innermost one, on the call's thread. Work launched in the
+      backward pass belongs to the operators of its thread.
+    - *Device total* time includes nested operators. Recursion counts once here as well.
 
     The window clips times. Device work in the window belongs to its operator even if the operator
     ran before the window; such an operator has ``count`` 0. Other selections select operators,
@@ -113,7 +113,7 @@ def operators(
         cpu_self_ns, device_total_ns, device_self_ns``.
 
         ``.attrs["device_ns"]`` is the time of all device work in the window, and
-        ``.attrs["unattributed"]`` the part that is in no row: ``unlinked_ns`` (no launching call in
+        ``.attrs["unattributed"]`` the part that is in no row: ``unlinked_ns`` (no launch call in
         the file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``. The note states the share of the first two if it is at least 10 %.
     """
@@ -126,7 +126,7 @@ def operators(
 def operators_with_kinds(
     chosen: Selection, keys: list[str], *, annotations: bool = False
 ) -> pd.DataFrame:
-    """Return the frame of `operators`, with communication and copies in ``device_total_ns``."""
+    """Return the frame of `operators`, with communication and copy times as further columns."""
     traces = chosen.owner
     without_window = rank_parts(traces, replace(chosen, start_ns=None, end_ns=None))
     find = partial(_operators_by_window, keys=keys, annotations=annotations)
@@ -159,7 +159,7 @@ def operators_with_kinds(
 def _operators_by_window(
     part: RankPart, window_ns: tuple[int | None, int | None], *, keys: list[str], annotations: bool
 ) -> _RankResult:
-    """Return `_operators_of_rank` in a window; the result for all times is cached."""
+    """Return `_operators_of_rank` for a window; the result for all times is cached."""
     if window_ns == (None, None):
         find = partial(_operators_of_rank, part, keys, annotations=annotations)
         return part.get_or_compute(("operators", *keys, annotations), find)
@@ -236,7 +236,7 @@ def _times_of_operators(
 
 
 def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
-    """Return the input shapes as JSON text; empty if the file has none."""
+    """Return the input shapes as JSON text; "" if the file has none."""
     args = event_args(trace, rows, ("Input Dims", "Input dims"))
     return [
         _text(new if old is None else old)
@@ -245,7 +245,7 @@ def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
 
 
 def call_stacks(trace: Trace, rows: Rows) -> Sequence[str]:
-    """Return the call stacks, innermost call first; empty if the file has none."""
+    """Return the call stacks, innermost call first; "" if the file has none."""
     stated = event_args(trace, rows, ("Call stack",))["Call stack"]
     if any(stated):
         return [_text(stack) for stack in stated]
@@ -259,17 +259,17 @@ def _text(value: Any) -> str:
 
 
 def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
-    """Return the names of the Python functions that enclose each event, innermost first."""
+    """Return the names of the Python functions around each event, innermost first."""
     table = trace.table
     python = category_mask(trace, "python_function")
     functions = np.flatnonzero(python)
     number_of = positions_of_rows(functions, len(table))
     function_above = number_of[nearest_ancestor(table.parent, python)]
     forest = forest_of(function_above[table.parent[functions]])
-    # Position of each function's stack in `texts`; the last item is for events without a stack.
+    # Index into `texts` of each function's stack. The last item serves events without a stack.
     stack = np.zeros(len(functions) + 1, dtype=np.int64)
     texts = [""]
-    # Functions with the same name and outer stack have the same stack; the outermost come first.
+    # Functions with the same name and outer stack share a stack. Outermost functions come first.
     for members in forest.levels:
         outer_and_name = stack[forest.parent[members]] * len(table.names)
         outer_and_name += table.name[functions[members]]
@@ -290,18 +290,18 @@ _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class _WindowOperators:
-    """The operators with time in a window, and the operators that enclose them."""
+    """Operators with time in a window, and all operators that enclose them."""
 
-    positions: Rows  # in the operator tree of the rank
+    positions: Rows  # positions in the rank's operator tree
     forest: Forest  # of these operators
-    innermost: Ints  # the innermost of these around the launch of each device event; -1 if none
-    calls: Ints  # the call that launched each device event; -1 if none
+    innermost: Ints  # the innermost of them around each device event's launch; -1 if there is none
+    calls: Ints  # each device event's launch call; -1 if unknown
 
 
 def _operators_in_window(
     part: RankPart, tree: OperatorTree, work: Rows, *, annotations: bool
 ) -> _WindowOperators:
-    """Return the operators that overlap the window or launched `work`, and their ancestors."""
+    """Return operators that overlap the window or launched `work`, and their ancestors."""
     trace = part.trace
     calls = trace.launch_of[work]
     innermost = tree.innermost[calls]
@@ -318,7 +318,7 @@ def _operators_in_window(
     is_included[innermost[innermost >= 0]] = True
     add_enclosing_rows(is_included, tree.forest.parent)
     positions = np.flatnonzero(is_included)
-    # The last item is for position -1, which means no operator.
+    # The last item serves position -1, which means no operator.
     renumbered = np.where(is_included, np.cumsum(is_included) - 1, -1)
     forest = forest_of(renumbered[tree.forest.parent[positions]])
     return _WindowOperators(positions, forest, renumbered[innermost], calls)

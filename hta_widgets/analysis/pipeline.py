@@ -1,15 +1,15 @@
 """Forward and backward passes of pipeline stages, and the bubbles between them.
 
 Stages of a pipeline pass micro-batches on, so some wait while others compute. The *schedule* of a
-step extends from the first start to the last end of a pass. The *bubble* of a stage is the part of
-the schedule in which it computes no pass. For example, with two stages and one micro-batch::
+step extends from the start of its first pass to the end of its last. The *bubble* of a stage is the
+part of the schedule in which it runs no pass. For example, with two stages and one micro-batch::
 
     stage 0   F F . . . . B B B B
     stage 1   . . F F B B B B . .
 
-The schedule takes 10, and each stage computes for 6, so its bubble is 4, a share of 40 %.
+The schedule takes 10, and each stage computes for 6, so its bubble is 4, or 40 %.
 
-Work is backward if autograd launched it, including recomputation. The optimizer is in no pass. A
+Work is backward if autograd launched it, including recomputation. Passes exclude the optimizer. A
 pass ends where the other direction begins, where its result is sent, or where the stage waits.
 """
 
@@ -56,7 +56,7 @@ def pipeline_bubbles(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return how long each pipeline stage computes nothing while a step's passes run.
+    """Return how long each pipeline stage does not compute while a step's passes run.
 
     The schedule of a step extends from the first forward pass of any stage to the last end of a
     backward pass. The subsequent gradient reduction and optimizer are not part of it.
@@ -66,10 +66,10 @@ def pipeline_bubbles(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock on which stages are compared. Default: fitted, or the trace set's if no collective
-        is on two ranks.
+        spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The kernels to analyze, restricted by time and ranks. Default: all. Schedules include all
-        kernels of all stages, and are clipped at the window.
+        kernels of all stages, and are clipped to the window.
 
     Returns
     -------
@@ -107,9 +107,9 @@ def pipeline_passes(
     traces : TraceSet
     clock : {"host", "fitted"}, optional
         The clock on which stages are compared. Default: fitted, or the trace set's if no collective
-        is on two ranks.
+        spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
-        The kernels to analyze, restricted by time and ranks. Default: all. Passes are clipped at
+        The kernels to analyze, restricted by time and ranks. Default: all. Passes are clipped to
         the window.
 
     Returns
@@ -134,7 +134,7 @@ class _Schedules:
     """The schedules of a rank's steps, on the clock of its table."""
 
     ranks: tuple[int, ...]  # of the pipeline
-    pipeline: int  # number of the pipeline
+    pipeline: int  # index of the pipeline
     steps: Ints
     start_ns: Ints
     end_ns: Ints
@@ -142,11 +142,11 @@ class _Schedules:
 
 @dataclass(frozen=True, slots=True)
 class _StagedJob:
-    """The selected ranks that are in pipelines, each with the schedules of its steps."""
+    """The selected ranks in pipelines, each with the schedules of its steps."""
 
     parts: RankParts
     schedules: list[_Schedules]
-    texts: list[str]  # ranks of each pipeline
+    texts: list[str]  # the ranks of each pipeline as text
     clock: str
     has_pipelines: bool
 
@@ -208,7 +208,7 @@ def _edges_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 @memoize
 def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
-    """Return the compute kernels of passes within steps, and whether each is backward."""
+    """Return the compute kernels of passes in steps, and whether each is backward."""
     table = trace.table
     is_optimizer = name_mask(trace, lambda name: name.startswith("Optimizer."))
     stops = autograd_nodes(trace) | is_optimizer
@@ -221,7 +221,7 @@ def _pass_kernels(trace: Trace) -> tuple[Rows, Bools]:
 
 
 def _selected_kernels(part: RankPart) -> tuple[Rows, Bools, Ints, Ints]:
-    """Return the selected kernels of passes, whether each is backward, and starts and ends."""
+    """Return the selected kernels of passes, whether each is backward, and its start and end."""
     rows, is_backward = _pass_kernels(part.trace)
     start, end = part.clip_rows(rows)
     is_selected = part.contains(rows) & (end > start)
@@ -296,10 +296,10 @@ def _passes_of_rank(part: RankPart, schedules: _Schedules) -> dict[str, Any]:
 def _has_message_between(
     trace: Trace, ranks: tuple[int, ...], last_end: Ints, start: Ints
 ) -> Bools:
-    """Return whether a pass ends before each kernel because a message is sent or received.
+    """Return whether a message, sent or received, ends the pass before each kernel.
 
-    `last_end` is the last end of the earlier kernels, and `start` the start of the kernel. A
-    message that arrives during a kernel is for a later pass.
+    `last_end` is the last end of earlier kernels, and `start` the start of each kernel. A message
+    that arrives during a kernel is for a later pass.
     """
     events = comm_events(trace)
     of_pipeline = [set(group.ranks) <= set(ranks) for group in events.groups]
@@ -308,7 +308,7 @@ def _has_message_between(
     sent = events.start_ns[is_message & is_sender]
     received = np.sort(events.end_ns[is_message & ~is_sender])
     next_kernel = np.searchsorted(start, sent, "left")
-    # The last item is for messages that are sent after all kernels.
+    # The last item serves messages sent after all kernels.
     is_sent = np.zeros(len(start) + 1, dtype=bool)
     is_sent[next_kernel] = np.append(last_end, 0)[next_kernel] <= sent
     received_before, received_after = (

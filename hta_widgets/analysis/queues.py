@@ -1,7 +1,7 @@
 """The queue of launched work on each stream.
 
-Work waits from the start of its launching call until it starts. For example, calls start at 0 and
-10 ns, and their kernels at 20 and 30 ns. The queue length is 1, 2, 1 and 0 from 0, 10, 20 and 30.
+Work waits from the start of its launch call until it starts. For example, calls start at 0 and 10
+ns, and their kernels at 20 and 30 ns. The queue length becomes 1, 2, 1 and 0 at these times.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 
 T = TypeVar("T")
 
-#: Number of launches that a CUDA stream holds before the next one blocks the host.
+#: Number of launches that a CUDA stream can hold before another launch blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
-#: A queue is noted as nearly full if it is filled to this share for this share of the trace.
+#: A note names a queue that is filled to this share for this share of the trace.
 _NEARLY_FULL = 0.98
 _MIN_NOTED_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSteps:
-    """All changes of a rank's queues, by stream and time; at an instant, launches come first."""
+    """All changes of a rank's queues, by stream and time; launches come first at equal times."""
 
     streams: Ints
     code: Rows  # position in `streams`
     time_ns: Ints
     queue_length: Ints  # from this change on
-    row: Ints  # the launching call, or the work that starts
+    row: Ints  # the launch call, or the work that starts
     device_row: Ints  # the work
     early: int  # number of events that start before their call
     unlaunched: int  # number of events without a call
@@ -67,7 +67,7 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
     call, work, unlaunched = launch_pairs(part, part.device_work_rows())
     streams, code = np.unique(table.stream[work].astype(np.int64), return_inverse=True)
     if launches:
-        # Work is sorted by start, so the first of a call and stream is the first to start.
+        # Work is sorted by start, so the first item of a call and stream starts first.
         first = np.sort(np.unique(call * len(streams) + code, return_index=True)[1])
         call, work, code = call[first], work[first], code[first]
     enters, leaves = table.start_ns[call], table.start_ns[work]
@@ -90,9 +90,9 @@ def queue_steps(part: RankPart, *, launches: bool = False) -> QueueSteps:
 def _map_queues(
     chosen: Selection, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
-    """Return the result of `function` for each rank's queues, and the attributes of the frame."""
-    # If work waits throughout the window, neither the work nor its launching call overlaps the
-    # window. Queues are therefore built from the selected events at all times.
+    """Return the results of `function` for each rank's queues, and the frame's attributes."""
+    # If work waits throughout the window, neither the work nor its launch call overlaps it. Queues
+    # are therefore built from the selected events at all times.
     always = rank_parts(chosen.owner, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
     results = list(map_ranks(always, _queues_of_rank, function, edges, launches, *args))
@@ -124,7 +124,7 @@ def queue_length(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the number of launched events waiting on each stream, at each instant of change.
+    """Return the number of launched events that wait on each stream, at each change.
 
     Device work (kernels, copies, fills) waits from the start of the call that launches it until it
     starts. A graph launch adds as many events as it launches.
@@ -135,8 +135,8 @@ def queue_length(
     selection : Selection, optional
         The device work whose queues are returned. Default: all.
     window : (start_ns, end_ns), optional
-        Clips the series: the first row of each stream is then at the start of the window, with the
-        events that already wait there.
+        Clips the series. The first row of each stream is then at the start of the window, with the
+        number of events that already wait there.
     ranks : iterable of int, optional
         Restricts the selection to these ranks.
 
@@ -156,7 +156,7 @@ def queue_length(
 
 
 def _series(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
-    # Changes before the window are moved to its start, where only the last one is shown.
+    # Changes before the window are moved to its start, where only the last change is shown.
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
@@ -191,11 +191,11 @@ def queue_length_summary(
         One row per rank and stream: ``rank, stream``; ``count, mean, std, min, 25%, 50%, 75%, max``
         of the length after each change in the window (two per launched event), not weighted by
         duration; ``time_weighted_mean``: the mean over time, from the stream's first to its last
-        change in the trace, clipped at the edges of the window; ``span_ns`` (int64): that time.
+        change in the trace, clipped to the window; ``span_ns`` (int64): that time.
 
     Notes
     -----
-    The statistics are those of HTA's queue length summary. They weigh each change equally, so
+    The statistics match HTA's queue length summary. They weigh each change equally, so
     ``time_weighted_mean`` is a better measure of the usual queue length.
     """
     blocks, attrs = _map_queues(narrow_selection(traces, selection, window, ranks), _statistics)
@@ -228,9 +228,9 @@ def _statistics(part: RankPart, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _steps_in_window(part: RankPart, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last change before and first after it.
+    """Return the changes in the window, and each stream's last before and first after it.
 
-    The last change before the window has the length at its start.
+    The last change before the window has the queue length at its start.
     """
     if not part.has_window:
         return slice(None)
@@ -304,7 +304,7 @@ def time_blocked_on_full_queue(
 def _blocked_times(
     part: RankPart, steps: QueueSteps, max_queue_length: int
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a rank's columns, and a clause about each queue that is nearly full for long."""
+    """Return a rank's columns, and a clause about each queue that was nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     hold_ns = hold_times_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
@@ -337,7 +337,7 @@ def _blocked_times(
 
 
 def _trace_ns(part: RankPart) -> int:
-    """Return the time from the rank's first to its last start, without the profiler's own span."""
+    """Return the time from the rank's first to its last start, ignoring the profiler's own span."""
     table = part.table
     profiler = [code for code, name in enumerate(table.categories.values) if name == "Trace"]
     start = table.start_ns[~np.isin(table.category, profiler)] if profiler else table.start_ns

@@ -1,8 +1,8 @@
 """The events of each rank that an analysis uses.
 
-An analysis takes a trace set, and `selection`, `window` and `ranks`, which restrict it.
-`narrow_selection` returns their intersection, bound to the traces on the clock of the selection.
-`rank_parts` returns the selected events of each rank.
+An analysis takes a trace set, restricted by `selection`, `window` and `ranks`. `narrow_selection`
+returns their intersection, bound to the traces on the selection's clock. `rank_parts` returns the
+selected events of each rank.
 
 For example, a rank computes from 10 to 30 and from 40 to 60, and the window is (20, 50). Both
 kernels are selected. ``clip_rows`` clips them to (20, 30) and (40, 50), ``span`` is (20, 50), and
@@ -42,7 +42,7 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 
 _COMMUNICATION = KINDS.index("communication")
-#: Limits per rank: the number of cached selections, and their events relative to the rank's.
+#: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
 _MAX_PARTS = 16
 _MAX_ROWS = 3
 
@@ -56,7 +56,7 @@ def codes_of(kinds: Iterable[str]) -> list[int]:
 
 
 def device_work_rows(trace: Trace) -> Rows:
-    """Return the device work of a rank: computing, communicating and copying."""
+    """Return a rank's device work: compute, communication and copies."""
     table = trace.table
     return np.flatnonzero(
         (table.stream >= 0) & mask_of_rows(codes_of(DEVICE_WORK_KINDS), len(KINDS))[table.kind]
@@ -113,7 +113,7 @@ class RankPart:
         return np.bincount(self.kinds, minlength=len(KINDS))
 
     def rows_of_kinds(self, *kinds: str) -> Rows:
-        """Return the selected events of these kinds, in ascending order."""
+        """Return the selected events of the given kinds in ascending order."""
 
         def find() -> Rows:
             if self.plain:
@@ -134,13 +134,13 @@ class RankPart:
         return mask_of_rows(self.rows, len(self.table))
 
     def device_work_rows(self) -> Rows:
-        """Return the selected device work (computing, communicating, copying), ascending."""
+        """Return the selected device work (compute, communication, copies) in ascending order."""
         return self.rows_of_kinds(*DEVICE_WORK_KINDS)
 
     def device_gaps(self) -> tuple[Ints, Ints]:
-        """Return starts and ends of the times between selected device work, in time order.
+        """Return start and end of each gap between selected device work, in order of time.
 
-        The times between recording windows are not gaps.
+        Times between recording windows are not gaps.
         """
         return self.get_or_compute("device gaps", self._device_gaps)
 
@@ -149,7 +149,7 @@ class RankPart:
         if not len(start):
             return start, end
         busy = self.union_of_kinds(*DEVICE_WORK_KINDS)
-        # Events of 0 ns are part of the span, although they do not cover any of it.
+        # Events of 0 ns are part of the span although they cover none of it.
         gap_start = np.concatenate(([start.min()], busy.end))
         gap_end = np.concatenate((busy.start, [end.max()]))
         is_gap = gap_end > gap_start
@@ -166,9 +166,9 @@ class RankPart:
 
     @cached_property
     def span(self) -> tuple[int, int] | None:
-        """The window, limited to the time from the first to the last selected device work.
+        """The window, limited to the time from first start to last end of selected device work.
 
-        Work outside of the window is also used, so that idle times of adjacent windows add up. None
+        Work outside the window counts as well, so that idle times of adjacent windows add up. None
         if the window is before or after all work.
         """
         first, last = self.without_window.edges or (0, 0)
@@ -180,8 +180,8 @@ class RankPart:
     def unrecorded(self) -> Intervals:
         """The times between recording windows; see `TraceSet.windows`.
 
-        Each extends from the last work of a window to the first work of the next. They are clipped
-        at the window of the selection.
+        Each interval extends from the last work of a window to the first work of the next.
+        Intervals are clipped to the selection's window.
         """
         marks = self.trace.recorded_marks_ns
         if not len(marks):
@@ -197,13 +197,13 @@ class RankPart:
 
     @property
     def recorded_span_ns(self) -> int:
-        """The duration of `span` without times that were not recorded."""
+        """The duration of `span`, excluding times that were not recorded."""
         low, high = self.span or (0, 0)
         return high - low - total_length(clip(self.unrecorded, low, high))
 
     @cached_property
     def edges(self) -> tuple[int, int] | None:
-        """First start and last end of the selected device work; None without work.
+        """The first start and last end of the selected device work; None without work.
 
         In an exported window, these are the edges of the rank's work in the whole job.
         """
@@ -215,14 +215,14 @@ class RankPart:
         return (first, last) if stated is None else (min(first, stated[0]), max(last, stated[1]))
 
     def clip_edges(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Clip starts and ends at the edges of the window."""
+        """Clip starts and ends to the window."""
         return (
             start if self.low is None else np.maximum(start, self.low),
             end if self.high is None else np.minimum(end, self.high),
         )
 
     def clip_rows(self, rows: Rows) -> tuple[Ints, Ints]:
-        """Return starts and ends of events, clipped at the edges of the window."""
+        """Return starts and ends of events, clipped to the window."""
         start = self.table.start_ns[rows]
         return self.clip_edges(start, start + self.table.dur_ns[rows])
 
@@ -244,13 +244,13 @@ class RankPart:
         return self.get_or_compute(("covered", kinds), find)
 
     def with_window(self, low: int | None, high: int | None) -> RankPart:
-        """Return the same events, clipped at another window on the trace set's clock."""
+        """Return the same events, clipped to another window on the trace set's clock."""
         shift = self.trace.shift_ns
         low, high = (None if edge is None else edge - shift for edge in (low, high))
         return replace(self, low=low, high=high, plain=False)
 
     def is_in_window(self, time_ns: Ints) -> Bools:
-        """Return which times of the table are in the window."""
+        """Return which times of the table's clock are in the window."""
         inside = np.ones(len(time_ns), dtype=bool)
         if self.low is not None:
             inside &= time_ns >= self.low
@@ -259,8 +259,8 @@ class RankPart:
         return inside
 
     def union_of_all_of_kinds(self, *kinds: str) -> Intervals:
-        """Return the times in the window when any event of the kinds runs, selected or not."""
-        # Compute hides communication even if only the communication is selected.
+        """Return the times in the window when any event of these kinds runs, selected or not."""
+        # Communication is hidden by any compute, even if only the communication is selected.
         return self.get_or_compute(
             ("covered by all", kinds),
             lambda: clip(device_trace_index(self.trace).union_of_kinds(kinds), self.low, self.high),
@@ -270,8 +270,8 @@ class RankPart:
 class RankParts:
     """The selected events of several ranks.
 
-    A part is computed when it is accessed. Iterating releases each rank before the next, unless all
-    fit in the memory limit, so keep results of a part instead of the part.
+    A part is computed on access. Iterating releases each rank before the next unless all fit in the
+    memory limit, so keep results of a part instead of the part.
     """
 
     def __init__(self, traces: Sequence[Trace], selection: Selection, executor: Any = None) -> None:
@@ -282,7 +282,7 @@ class RankParts:
 
     @property
     def owner(self) -> TraceSet:
-        """The trace set of the ranks, on the clock of the selection."""
+        """The ranks' trace set, on the clock of the selection."""
         return self.selection.owner
 
     @property
@@ -332,10 +332,10 @@ def narrow_selection(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     if chosen.traces is not None:
-        # The selection's times are on the clock of its own trace set, which may be that of a view.
+        # The selection's times are on the clock of its own trace set, possibly a view's.
         traces = traces.with_clock(chosen.traces.clock)
     start, end = chosen.start_ns, chosen.end_ns
-    # An export lacks events outside of its window, so this window always applies.
+    # An export lacks events outside its window, so this window always applies.
     windows = [None if window is None else as_window(window), traces.window_ns]
     for low, high in filter(None, windows):
         start = low if start is None else max(start, low)
@@ -357,9 +357,9 @@ def rank_parts(
     *,
     captured: bool = False,
 ) -> RankParts:
-    """Return the selected events of each selected rank; parameters are as in `narrow_selection`.
+    """Return the selected events of each selected rank; see `narrow_selection`.
 
-    With `captured`, kernels of graphs have the operators of the graphs' captures.
+    With `captured`, a CUDA graph's kernels have the operators from its capture.
     """
     chosen = narrow_selection(traces, selection, window, ranks)
     members = [
@@ -373,8 +373,8 @@ def rank_parts(
 
 
 def rank_part(trace: Trace, selection: Selection) -> RankPart:
-    """Return the events of a rank in a selection; results of recent selections are cached."""
-    # The result depends neither on other selected ranks nor on the trace's set.
+    """Return the events of a rank in a selection, cached for recent selections."""
+    # The result depends neither on the other selected ranks nor on the trace set.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
     recent: LRU[Selection, RankPart] = memo(
@@ -393,15 +393,15 @@ def rank_part(trace: Trace, selection: Selection) -> RankPart:
 
 @memoize
 def host_collectives(trace: Trace) -> Rows:
-    """Return the collectives that libraries run on a rank's host, each once.
+    """Return the collectives that libraries run on a rank's host, each listed once.
 
     A collective is a range of its library (``gloo:all_reduce``). PyTorch's call for it
-    (``c10d::allreduce_``) is used only if the file has no such ranges and no communication on the
+    (``c10d::allreduce_``) counts only if the file has neither such ranges nor communication on the
     device, which the call may have launched.
     """
     table = trace.table
     for pattern in (taxonomy.HOST_LIBRARIES, taxonomy.HOST_CALLS):
-        # Dumps also have collectives that are only enqueued, without duration.
+        # Dumps also have collectives that were only enqueued, which have no duration.
         is_call = name_mask(trace, re.compile(pattern).match) & (table.dur_ns > 0)
         rows = np.flatnonzero(is_call)
         if len(rows) or ((table.kind == _COMMUNICATION) & (table.stream >= 0)).any():

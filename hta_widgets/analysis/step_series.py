@@ -1,7 +1,7 @@
 """Series that keep a value until their next change, such as queue lengths and bandwidths.
 
 Changes are sorted by group and time. For example, the values 2 at 0 ns, 4 at 30 ns and 0 at 40 ns
-last for 30, 10 and 0 ns; their time-weighted mean is (2 * 30 + 4 * 10) / 40 = 2.5.
+last for 30, 10 and 0 ns. Their time-weighted mean is (2 * 30 + 4 * 10) / 40 = 2.5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATISTICS_SCHEMA = {"count": "int64", **dict.fromkeys(STATISTICS[1:], "float64"
 
 
 def order_by_group_and_time(group: Array, groups: int, time_ns: Ints) -> Rows:
-    """Return the stable order of changes by group and time."""
+    """Return a stable sort order of changes by group and time."""
     if not len(time_ns):
         return np.empty(0, dtype=np.intp)
     by_time = stable_order(time_ns - time_ns.min())
@@ -68,7 +68,7 @@ def hold_times_ns(
 def time_weighted_sums(
     group: Array, groups: int, value: Array, hold_ns: Ints
 ) -> tuple[Floats, Floats]:
-    """Return the sum of each group's values weighted by duration, and the total duration."""
+    """Return the sum of each group's values, weighted by duration, and the total duration."""
     weight = hold_ns.astype(np.float64)
     weighted_sum = np.bincount(group, weights=value * weight, minlength=groups).astype(np.float64)
     return weighted_sum, np.bincount(group, weights=weight, minlength=groups).astype(np.float64)

@@ -1,9 +1,9 @@
-"""Durations of steps and of their phases, compared between ranks.
+"""Durations of steps and their phases, compared between ranks.
 
 A step is the host's range ``ProfilerStep#n``. Its phases (forward, backward, optimizer) follow from
 the operators and annotations in it. All ranks end a step together, so the duration of the step does
-not show which rank is slow, but ``own_ns`` does: it is the step without waits for other ranks. For
-example, if one of two ranks waits for 30 ns in a step of 100 ns, their own times are 70 and 100 ns.
+not show which rank is slow. ``own_ns``, the step without waits for other ranks, does. For example,
+if one of two ranks waits for 30 ns in a step of 100 ns, their own times are 70 and 100 ns.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Arg of events that an export clipped at its window; see `hta_widgets.export.traces.members`.
+#: Arg of events that an export clipped to its window; see `hta_widgets.export.traces.members`.
 CLIPPED = "hta_clipped"
 
-#: Columns of `device_times`, in this order.
+#: Columns of `device_times`, in order.
 DEVICE_TIMES: tuple[str, ...] = (
     "device_start_ns", "device_span_ns", "busy_ns", "idle_ns", "compute_ns", "communication_ns",
     "exposed_communication_ns", "wait_ns", "exposed_wait_ns", "unmatched_exposed_ns",
@@ -68,11 +68,11 @@ def step_times(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the duration of each rank's steps, and its device's activities in each step.
+    """Return the duration of each rank's steps, and the time of its device's activities in each.
 
     Ranks that wait for each other in collectives take equally long for a step, which hides the slow
     rank. Compare ``own_ns``, the step without the time during which the rank waited in collectives
-    and computed nothing; it is largest on the slow rank.
+    and computed nothing. It is largest on the slow rank.
 
     A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched it,
     even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A host
@@ -84,7 +84,7 @@ def step_times(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all. Steps and device work are
         clipped to the window, and deviations are from the median of these ranks.
@@ -103,7 +103,7 @@ def step_times(
         - ``wait_ns``: time in a collective before its last rank arrives; ``exposed_wait_ns``: the
           part without compute
         - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events on
-          other ranks are missing, so that waiting cannot be separated
+          other ranks are missing. How much of it is waiting is unknown.
         - ``own_ns``: ``dur_ns - exposed_wait_ns``, or ``device_span_ns - exposed_wait_ns`` if the
           hosts are ahead of the devices in this step
 
@@ -111,9 +111,9 @@ def step_times(
         minus the median over the ranks in that step; ``dur_deviation_share, own_deviation_share``
         (float64): the same as a share of that median, NaN if it is 0. Clipped steps have NaN.
 
-        ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps in which the
-        devices' spans, summed over all ranks, are longer than the hosts' ranges, and less than half
-        of these spans is within these ranges.
+        ``.attrs``: ``clock``, the clock used; ``ahead`` (list of int), the steps for which, summed
+        over all ranks, the devices' spans are longer than the hosts' ranges, and less than half of
+        these spans is within these ranges.
     """
     chosen = rank_parts(traces, selection, window, ranks)
     traces = chosen.owner
@@ -146,7 +146,7 @@ def step_times(
 
 
 def _missing_steps_note(without_steps: list[Trace], ranks: int) -> str:
-    """Return a note about ranks without selected steps; `ranks` is the number of all ranks."""
+    """Return a note about ranks without selected steps, out of `ranks` in total."""
     if not ranks:
         return note_text("no_ranks")
     if not without_steps:
@@ -168,7 +168,7 @@ def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def whole_steps(part: RankPart, steps: Ints) -> Bools:
-    """Return whether each step is within the window and not clipped by an export."""
+    """Return whether each step is entirely in the window and was not clipped by an export."""
     numbers, start, end = _all_steps(part.trace)
     positions = np.searchsorted(numbers, steps)
     is_whole = ~np.isin(steps, clipped_steps(part.trace))
@@ -181,7 +181,7 @@ def whole_steps(part: RankPart, steps: Ints) -> Bools:
 
 @memoize
 def clipped_steps(trace: Trace) -> Ints:
-    """Return the numbers of the steps that an export clipped at its window."""
+    """Return the numbers of the steps that an export clipped to its window."""
     if trace.window_ns is None:
         return np.empty(0, dtype=np.int64)
     rows = [row for row in _step_rows(trace).tolist() if CLIPPED in trace.args(row)]
@@ -212,7 +212,7 @@ def _steps_of_rank(part: RankPart, waits: RankWaits) -> dict[str, Any]:
 
 
 def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
-    """Return the numbers of a rank's steps, ascending, with their starts and ends on the host."""
+    """Return a rank's step numbers in ascending order, with their starts and ends on the host."""
     rows = _step_rows(part.trace)
     rows = rows[part.contains(rows)]
     return edges_by_group(part.table.step[rows], *part.clip_rows(rows))
@@ -220,7 +220,7 @@ def host_steps(part: RankPart) -> tuple[Ints, Ints, Ints]:
 
 @memoize
 def steps_ahead(traces: TraceSet) -> Ints:
-    """Return the numbers of the steps that hosts leave before most of the device work runs.
+    """Return the numbers of the steps that the hosts leave before most of their device work runs.
 
     The hosts' ranges are also shorter than the devices' spans, so a few late events do not matter.
     """
@@ -234,7 +234,7 @@ def steps_ahead(traces: TraceSet) -> Ints:
 
 
 def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
-    """Return `steps_ahead` for each rank, with start and duration of the device's work."""
+    """Return, per rank, the steps in `steps_ahead` with start and duration of their device work."""
     ahead = steps_ahead(traces)
     steps_of_rank = {}
     for trace in iter_ranks(traces.values()):
@@ -246,9 +246,9 @@ def device_steps(traces: TraceSet) -> dict[int, list[tuple[int, int, int]]]:
 
 
 def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the steps with device work, and the durations of three spans in each.
+    """Return the steps with device work, and the duration of three spans for each.
 
-    These are the device's span, its part within the host's range, and that range.
+    These are the device's span, its part within the host's range, and the host's range.
     """
     numbers, start, end = _all_steps(trace)
     steps, first, last = device_edges(trace)
@@ -260,7 +260,7 @@ def _spans_of_steps(trace: Trace) -> tuple[Ints, Ints, Ints, Ints]:
 
 @memoize
 def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Return the steps with device work, and the first start and last end of each step's work."""
+    """Return the steps with device work, and when each step's work first starts and last ends."""
     part, table = rank_part(trace, Selection()), trace.table
     rows = part.device_work_rows()
     rows = rows[np.isin(table.step[rows], _all_steps(trace)[0])]
@@ -268,12 +268,12 @@ def device_edges(trace: Trace) -> tuple[Ints, Ints, Ints]:
 
 
 def step_length(ahead: Sequence[int] | Ints, steps: Ints, on_host: Ints, on_device: Ints) -> Ints:
-    """Return the duration of each step on the host, or on the device if hosts are ahead."""
+    """Return each step's duration on the host, or on the device if hosts are ahead."""
     return np.where(np.isin(steps, ahead), on_device, on_host)
 
 
 def deviation_from_median(step: Ints, values: Ints, is_whole: Bools) -> tuple[Floats, Floats]:
-    """Return how far whole steps deviate from the median step, in ns and as shares."""
+    """Return the deviation of whole steps from the median over ranks, in ns and as a share."""
     whole_values = pd.Series(values, dtype=np.float64)[is_whole]
     whole_medians = whole_values.groupby(step[is_whole]).transform("median")
     median = whole_medians.reindex(range(len(values))).to_numpy()
@@ -289,11 +289,11 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     work = part.device_work_rows()
     work = work[code[work] >= 0]
     has_work = last > first
-    has_work[code[work]] = True  # also if all of it takes 0 ns
+    has_work[code[work]] = True  # even if all of it takes 0 ns
     unmatched_rows = waits.unmatched[part.contains(waits.unmatched)]
     is_selected = part.contains(waits.rows) & (code[waits.rows] >= 0)
     begin, until = part.clip_edges(waits.begin[is_selected], waits.until[is_selected])
-    # Collectives without partners may be on the host, outside of the span of the device work.
+    # Unmatched collectives may run on the host, outside the span of the device work.
     work_edges = part.clip_rows(np.concatenate([work, unmatched_rows]))
     edges = np.concatenate([*work_edges, begin, until])
     ranges = _ConcatenatedRanges(int(edges.min(initial=0)), int(edges.max(initial=0)), count)
@@ -308,7 +308,7 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
     communication = unite_rows(communication_rows[on_stream[communication_rows]])
     wait = ranges.unite(code[waits.rows[is_selected]], begin, until)
     unmatched = unite_rows(unmatched_rows)
-    # Without work, the edges are the limits of int64, whose difference would overflow.
+    # Without work, the edges are the int64 limits, and their difference would overflow.
     first, last = np.where(has_work, first, -1), np.where(has_work, last, -1)
     busy_ns = ranges.lengths(unite_rows(work))
     return {
@@ -326,9 +326,9 @@ def device_times(part: RankPart, code: Ints, count: int, waits: RankWaits) -> di
 
 
 def _edges_of_work(part: RankPart, code: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the first start and last end of the work of each range, clipped at the window.
+    """Return when each range's work first starts and last ends, clipped to the window.
 
-    A window without device work may still be within the span of a range.
+    A window without device work may still be within a range's span.
     """
     rows = part.without_window.device_work_rows()
     rows = rows[code[rows] >= 0]
@@ -340,15 +340,15 @@ def _edges_of_work(part: RankPart, code: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 class _ConcatenatedRanges:
-    """Time ranges placed end to end, so that one pass can unite the intervals of each range."""
+    """Time ranges laid end to end, so that one pass can unite the intervals of all ranges."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count
-        # The ranges are one ns apart, so that intervals of neighbors do not touch.
+        # Ranges are 1 ns apart so that intervals of neighboring ranges do not touch.
         self._width = last - first + 1
 
     def unite(self, code: Ints, start: Ints, end: Ints) -> Intervals:
-        """Return the union of intervals by range, on the axis of the shifted ranges."""
+        """Return the union of each range's intervals, on the concatenated axis."""
         moved_by = code * self._width - self._first
         return union(start + moved_by, end + moved_by)
 
@@ -357,7 +357,7 @@ class _ConcatenatedRanges:
 
 
 _LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
-#: Prefixes of the ranges of communication libraries.
+#: Name prefixes of the ranges of communication libraries.
 _NOT_A_PHASE = re.compile(r"(nccl|gloo|mpi|ucc|c10d|rccl):", re.IGNORECASE)
 _LABELS = (
     (re.compile(r"Optimizer\.step#|.*\boptimizer[._ ]?step\b", re.IGNORECASE), "optimizer"),
@@ -366,7 +366,7 @@ _LABELS = (
     (re.compile(r"(.*[.:])?backward$", re.IGNORECASE), "backward"),
     (_LOADING, "data loading"),
 )
-#: A name between number signs, such as ``## forward ##``.
+#: A name between number signs, as in ``## forward ##``.
 _BANNER = re.compile(r"#+ *(.*?) *#+")
 
 
@@ -378,10 +378,10 @@ def phase_times(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the host time of each rank in each phase of a step, compared with other ranks.
+    """Return each rank's host time in each phase of a step, compared with other ranks.
 
     The duration of a step hides the slow rank, because all others wait for it. Phases show it: its
-    forward pass takes longer than others, and its backward pass, in which they wait, is shorter.
+    forward pass takes longer, and its backward pass, in which the others wait, is shorter.
 
     Phases are the outermost host ranges (`record_function` and PyTorch's own: the forward pass of
     DDP, the optimizer, the DataLoader) on the thread of ``ProfilerStep`` within a step whose names
@@ -398,7 +398,7 @@ def phase_times(
     Returns
     -------
     DataFrame
-        One row per phase, rank and step, in this order; phases in their order within a step:
+        One row per phase, rank and step, in this order; phases are in their order within a step:
 
         - ``phase`` (str): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
           ``data loading``, or the name without its decoration; ``name`` (str): as in the file
@@ -420,7 +420,7 @@ def phase_times(
     column["deviation_ns"], column["deviation_share"] = deviation_from_median(
         pair_code, column["dur_ns"], is_whole
     )
-    # Each rank's rows are sorted by phase and step, and ranks are in order.
+    # Each rank's rows are already sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
     column = {name: values[order] for name, values in column.items()}
     codes, labels = column.pop("phase").tolist(), _phase_labels(phases)
@@ -440,7 +440,7 @@ def phase_times(
 
 @dataclass(frozen=True, slots=True)
 class RankPhases:
-    """The ranges of a rank that are steps or their phases, selected or not."""
+    """A rank's ranges that are steps or phases, whether or not selected."""
 
     rows: Rows  # rows of the steps, then of their phases
     step: Ints
@@ -449,7 +449,7 @@ class RankPhases:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """The phases of a job, and their ranges on each rank."""
+    """The phases of a job, and each rank's ranges."""
 
     names: list[str]
     labels: list[str]
@@ -480,7 +480,7 @@ def _rank_phases(trace: Trace, number_of: dict[str, int]) -> RankPhases:
 def phase_label(name: str) -> str:
     """Return the label of a phase: ``optimizer`` for ``Optimizer.step#SGD.step``."""
     banner = _BANNER.fullmatch(name)
-    # A banner may consist of number signs alone.
+    # A banner may consist of number signs only.
     text = banner[1] if banner and banner[1] else name
     for pattern, label in _LABELS:
         if pattern.match(text):
@@ -489,7 +489,7 @@ def phase_label(name: str) -> str:
 
 
 def _phase_labels(names: Sequence[str]) -> list[str]:
-    """Return one label per phase; a phase whose label is already used keeps its name."""
+    """Return one label per phase; if its label is taken, a phase keeps its name."""
     labels: list[str] = []
     for name in names:
         label = phase_label(name)
@@ -509,7 +509,7 @@ def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: RankParts) -> s
 
 @dataclass(frozen=True, slots=True)
 class _RangesInSteps:
-    """The outermost ranges within a rank's steps."""
+    """The outermost ranges in a rank's steps."""
 
     rows: Rows
     step: Ints  # of each range
@@ -524,7 +524,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
     is_range &= (table.stream < 0) & ~name_mask(trace, _NOT_A_PHASE.match)
     is_range &= ~is_step & ~repeats_step(trace)
     rows = np.flatnonzero(is_range & np.isin(table.track, np.unique(table.track[step_rows])))
-    # The range or step around each; ranges within other ranges are skipped.
+    # The range or step that encloses each range. Nested ranges are skipped.
     above = nearest_ancestor(table.parent, is_range | is_step)[table.parent[rows]]
     is_outermost = (above >= 0) & is_step[above]
     rows, step = rows[is_outermost], table.step[above[is_outermost]]
@@ -533,7 +533,7 @@ def _ranges_in_steps(trace: Trace) -> _RangesInSteps:
 
 @memoize
 def _phase_names(traces: TraceSet) -> list[str]:
-    """Return the names of phases, ordered by their median start within a step."""
+    """Return the names of phases, sorted by their median start within a step."""
     offsets_ns: dict[str, list[int]] = {}
     total = 0
     for steps, names in map_ranks(traces, _names_once_per_step):
@@ -549,9 +549,9 @@ def _phase_names(traces: TraceSet) -> list[str]:
 
 
 def _names_once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
-    """Return a rank's number of steps, and the names that occur once in a step.
+    """Return a rank's number of steps, and the names that occur once within a step.
 
-    Each name comes with its start in ns after the first range of the step.
+    Each name comes with its start, in ns after the first range of the step.
     """
     ranges_in_steps = _ranges_in_steps(trace)
     table, rows = trace.table, ranges_in_steps.rows

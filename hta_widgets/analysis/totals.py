@@ -1,4 +1,4 @@
-"""Counts and times of the selected events by kind and by name.
+"""Counts and times of selected events, by kind and by name.
 
 Durations are summed even if events overlap. In `device_time`, an instant of a device counts once.
 """
@@ -60,8 +60,8 @@ def totals_by(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return the time of the selected events by ``kind``, or by ``kind`` and ``name``.
 
     Rows are sorted by time, then by number of events, then by kind. Durations are clipped to the
-    window and summed, even if events overlap or enclose each other. ``device_ns`` and ``host_ns``
-    are the parts of ``sum_ns`` on device streams and elsewhere.
+    window and summed, even if events overlap or nest. ``device_ns`` and ``host_ns`` are the parts
+    of ``sum_ns`` on device streams and elsewhere.
     """
     aggregation = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
     by_key = sums.groupby(keys, sort=False)
@@ -86,7 +86,7 @@ def _to_records(frame: pd.DataFrame) -> list[Any]:
 
 
 def statistics_by_name(part: RankPart, rows: Rows) -> tuple[dict[str, Array], Ints]:
-    """Return statistics of durations by name and kind as columns, and the row of each event."""
+    """Return statistics of durations by name and kind as columns, and each event's row in them."""
     table = part.table
     name_and_kind = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     occurring, code = distinct_codes(name_and_kind)

@@ -4,7 +4,7 @@ For example, a thread launches two kernels on a stream and waits for them. The e
 calls of the thread, each call with its kernel, the first kernel with the second, and the second
 kernel with the end of the waiting call.
 
-Functions ``add_…`` add edges of one kind. `find_wait_pairs` finds what calls and kernels awaited.
+Functions named ``add_…`` add one kind of edge. `find_wait_pairs` finds awaited and waiting work.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from hta_widgets.trace.columns import StreamIds, event_args, to_int64
 from hta_widgets.trace.host_stack import names_match
 from hta_widgets.trace.trace import Trace
 
-#: A time earlier than any end.
+#: earlier than the end of any event
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
-#: Args of recorded waits for a CUDA event: its stream, and the correlation of its recording call.
+#: Args of recorded waits for a CUDA event: its stream, and the recording call's correlation ID.
 _STREAM_OF_EVENT, _RECORD_OF_EVENT = "wait_on_stream", "wait_on_cuda_event_record_corr_id"
-#: Arg that names the stream that a call makes wait, in files without wait events.
+#: Arg with the stream that a call makes wait, in files without wait events.
 _WAITING_STREAM = "waiting stream"
-#: Number of calls whose args are read to determine whether calls state their waits.
+#: Number of calls whose args are sampled to determine whether calls state their waits.
 _PROBED_CALLS: Final = 8
-#: Names of operators that only run in backward passes.
+#: Names of operators that run only in backward passes.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: Usual maximum time from the end of awaited work to the start of a kernel that waited.
+#: Usual maximum delay from the end of awaited work to the start of a kernel that waited for it.
 _LATENCY_NS: Final = 30_000
-#: Maximum of that time in files with slower waits, and number of waits required to estimate it.
+#: Maximum delay in files with slower waits, and number of waits required to estimate it.
 _MAX_LATENCY_NS: Final = 100_000
 _ENOUGH_WAITS: Final = 8
-#: Shortest pause of a thread that counts as waiting for a kernel or another thread.
+#: Shortest pause that may be a thread waiting for a kernel or another thread.
 _MIN_PAUSE_NS: Final = 1_000_000
-#: Longest time that such a thread needs to resume.
+#: Longest time that such a thread takes to resume.
 _MAX_RESUME_NS: Final = 300_000
-#: Maximum number of the latest events tested as the cause of a wait.
+#: Maximum number of events, latest first, that are tested as the cause of a wait.
 _MAX_CANDIDATES: Final = 16
 
-#: Launching calls counted by HTA, which counts ``cuLaunchKernelEx`` since version 0.6.
+#: Launch calls counted by HTA, which has counted ``cuLaunchKernelEx`` since version 0.6.
 _COUNTED_IN_HTA = {
     "cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
     "cudaMemcpyAsync", "cudaMemsetAsync",
@@ -76,13 +76,13 @@ _COUNTED_IN_HTA = {
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: GraphRules
 ) -> int:
-    """Add edges to device work from its launch, the work before it, and the work it waits for.
+    """Add edges to device work from its launch, from the previous work, and from awaited work.
 
     Returns the number of edges from launches.
     """
-    # A kernel can start once it is launched, and the previous kernel of its stream and the work for
-    # which the stream waits have ended. The last of these three delays the kernel, so only the time
-    # after it has a weight: since the start of the call or the end of the previous kernel.
+    # A kernel can start once it has been launched, its stream's previous kernel has ended, and the
+    # work that its stream waits for has ended. Only the last of these delays the kernel, so only
+    # later time has a weight, measured from the start of the call or the end of the earlier work.
     trace, table, rows = nodes.trace, nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     awaited_end = _add_kernel_waits(edges, nodes, *kernel_waits)
@@ -97,7 +97,7 @@ def add_device_work(
         call_ns[has_returned] = table.dur_ns[call[has_returned]]
     launched_ns = np.where(has_call, table.start_ns[call] + call_ns, _NEVER)
     by_launch = has_call & (previous_end < launched_ns) & (awaited_end < launched_ns)
-    # A stream executes in order, so the edge remains if the kernel waited for something else.
+    # A stream executes in order, so this edge remains even if the kernel waited for something else.
     has_launch_edge, has_previous_edge = has_call, ~by_launch & (previous >= 0)
     if rules.as_hta:
         by_launch &= _had_empty_queue(trace, rows)
@@ -123,7 +123,7 @@ def add_device_work(
 
 
 def _add_kernel_waits(edges: EdgeList, nodes: Nodes, awaited: Ints, waiting: Ints) -> Ints:
-    """Add edges from awaited to waiting work; return the last awaited end of all device work."""
+    """Add edges from awaited to waiting work; return, for all device work, the last awaited end."""
     is_analysed = nodes.of_end[awaited] >= 0
     awaited, waiting = awaited[is_analysed], waiting[is_analysed]
     edges.add(nodes.of_end[awaited], nodes.of_start[waiting], SYNC, waiting, counts=False)
@@ -133,21 +133,21 @@ def _add_kernel_waits(edges: EdgeList, nodes: Nodes, awaited: Ints, waiting: Int
 
 
 def _previous_work(nodes: Nodes, rules: GraphRules) -> Ints:
-    """Return the work before each device event on its stream; -1 if none."""
+    """Return the work that precedes each device event on its stream; -1 if there is none."""
     table, rows = nodes.trace.table, nodes.device
     if rules.as_hta:
         return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
-    # Work that is not analyzed may also keep a stream busy.
+    # A stream may also be busy with work that is not analyzed.
     ends = DeviceWorkIndex.by_end(nodes.trace)
     return ends.last_until(table.track[rows], table.start_ns[rows], rows)
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
-    """Return whether each device row was alone in its queue from its call to its start.
+    """Return whether each device event was alone in its queue from its launch call to its start.
 
-    As in HTA, the length of a queue is the number of calls in `_COUNTED_IN_HTA` so far, minus the
-    work of these calls that has started. All events of the rank are used, not only those in the
-    analyzed range. For work without a counted call, the length is unknown and the result is False.
+    As in HTA, the length of a queue is the number of calls in `_COUNTED_IN_HTA` so far minus how
+    many of their kernels and copies have started. All events of the rank are used, not only those
+    in the analyzed range. Without a counted call, the length is unknown and the result is False.
     """
     table = trace.table
     device = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0))
@@ -157,7 +157,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     change = np.repeat((1, -1), count)
     stream = np.tile(table.stream[device], 2)
     order = np.lexsort((-change, time_ns, stream))
-    # The launches and starts of a stream add up to zero, so the next stream begins at 0.
+    # The launches and starts of a stream cancel out, so the next stream begins at 0.
     length = np.empty(2 * count, dtype=np.int64)
     length[order] = np.cumsum(change[order])
     had_empty_queue = np.zeros(len(trace), dtype=bool)
@@ -166,7 +166,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
 
 
 class _ThreadChains:
-    """Host nodes by thread and time, and the number of open events after each node."""
+    """Host nodes sorted by thread and time, and the number of open events after each node."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -175,12 +175,12 @@ class _ThreadChains:
         self.node: Ints = host[order]
         self.track: Ints = track[order]
         self.is_start = nodes.is_start[self.node]
-        # A thread closes all events that it opens, so each thread begins at 0.
+        # Every opened event is closed on the same thread, so each thread begins at 0.
         self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
 
 
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules) -> int:
-    """Join successive nodes of each thread; return how many pauses are waits.
+    """Join successive nodes of each thread; return the number of pauses that are waits.
 
     Time within operators belongs to the innermost event and has a weight, except before the end of
     a call that was `blocked` (by row) and in pauses during which the host waits for a kernel or
@@ -218,10 +218,10 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools, rules: GraphRules
 
 
 class _Pauses:
-    """Long pauses of threads between two nodes, which may be waits that files do not record.
+    """Long pauses between two nodes of a thread, possibly waits that were not recorded.
 
     A kernel can write to memory that the host polls, and a thread can hand its work to another
-    thread, which launches it. A pause is such a wait if what it waits for ends at the same time.
+    thread that launches it. A pause is such a wait if the awaited event ends when the pause ends.
     """
 
     def __init__(self, nodes: Nodes, source: Ints, target: Ints) -> None:
@@ -230,9 +230,9 @@ class _Pauses:
         self._tolerance = np.minimum((self._end - self._begin) // 20, _MAX_RESUME_NS)
 
     def add_polls(self, edges: EdgeList) -> Bools:
-        """Add edges from the work that was launched last, or ends last, if the pause ends with it.
+        """Add an edge from the work launched last, or ending last, if the pause ends with it.
 
-        Only work that was launched before the pause counts.
+        Only work launched before the pause counts.
         """
         nodes, target = self._nodes, self._target
         trace, table = nodes.trace, nodes.trace.table
@@ -250,16 +250,16 @@ class _Pauses:
             has_ended = table.end_ns[last] <= self._end
             by_end, by_write = ends_with_it & has_ended, ends_with_it & ~has_ended
             edges.add(nodes.of_end[last[by_end]], target[by_end], SYNC, counts=False)
-            # The host resumes as soon as the kernel has written, before the kernel ends.
+            # The host resumes once the kernel has written the memory, before the kernel ends.
             writing = last[by_write]
             edges.add(nodes.of_start[writing], target[by_write], OPERATOR, writing, counts=True)
             polls |= ends_with_it
         return polls
 
     def add_joins(self, edges: EdgeList, chains: _ThreadChains, within: Bools) -> Bools:
-        """Add edges from and to an outermost event of a launching thread that fills the pause.
+        """Add edges to and from an outermost event that fills the pause on another thread.
 
-        Only pauses `within` an event are used.
+        Only pauses marked in `within`, which are inside an event, are used.
         """
         nodes, trace = self._nodes, self._nodes.trace
         table = trace.table
@@ -269,7 +269,7 @@ class _Pauses:
         events = nodes.row[ends]
         track = table.track[nodes.row[self._target]]
         joined = np.full(len(track), -1, dtype=np.int64)
-        # The events that ended before the end of each pause are tried, latest first.
+        # Try the events that ended before the end of each pause, latest first.
         candidate = np.searchsorted(ends, self._target) - 1
         for _ in range(_MAX_CANDIDATES):
             pause = np.flatnonzero(within & (joined < 0) & (candidate >= 0))
@@ -291,8 +291,8 @@ class _Pauses:
 def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
     """Add edges between forward and backward threads; return their number."""
     # While the backward pass runs, the thread that started it waits. An outermost operator
-    # therefore depends on the last outermost operator of the other thread that ended before it
-    # starts. Operators that overlap in time are not joined.
+    # therefore depends on the latest outermost operator of the other thread that ended before it
+    # started. Operators that overlap in time are not joined.
     chains = _ThreadChains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
@@ -308,14 +308,14 @@ def add_thread_handoffs(edges: EdgeList, nodes: Nodes) -> int:
 
 
 def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
-    """Return pairs of tracks: a thread of forward operators and its backward thread."""
+    """Return pairs of tracks, each a forward thread and its backward thread."""
     trace = nodes.trace
     table = trace.table
     pairs = np.column_stack([table.track[rows] for rows in trace.flow_table.of_kind("fwdbwd")])
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
     if len(pairs):
         return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows, these are the autograd engine's threads and the thread with most operators.
+    # Without flow arrows: pair the autograd engine's threads with the thread with most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[names_match(trace, nodes.host, _BACKWARD.search)])
     others = track[~np.isin(track, backward)]
@@ -326,12 +326,12 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
-    """Return awaited work and the kernels that waited for it, inferred from calls and times."""
-    # A kernel waited if three conditions hold. Its stream was idle although the kernel had been
-    # launched. Since the previous launch on that stream, the host had called for a stream to wait
-    # for an event. Work on another stream of the device, launched before that call, ended just
-    # before the kernel started. For work from before the recording, the calls are not in the file;
-    # its second condition is that the stream was idle for longer than usual.
+    """Return pairs of awaited work and waiting kernels, inferred from calls and times."""
+    # A kernel is taken to have waited under three conditions. Its stream was idle although the
+    # kernel had been launched. Since the previous launch on that stream, the host had called for a
+    # stream to wait for an event. Work on another stream of the device, launched before that call,
+    # ended just before the kernel started. If the calls precede the recording, the second condition
+    # is instead that the stream was idle for longer than usual.
     trace, rows = nodes.trace, nodes.device.astype(np.int64)
     table = trace.table
     call, start_ns = trace.launch_of[rows], table.start_ns[rows]
@@ -354,7 +354,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the last stream wait between the previous launch and each; -1 if none."""
+    """Return the time of the last stream wait between each launch and the previous one, or -1."""
     # Calls on all threads are used, because the code after a backward pass waits for its streams.
     table = trace.table
     called = np.where(call >= 0, table.start_ns[call], -1)
@@ -368,9 +368,9 @@ def _wait_call_times(trace: Trace, rows: Ints, call: Ints) -> Ints:
 
 
 def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints) -> Ints:
-    """Return the last work of other streams that ends in ``(after, start]``; -1 if none.
+    """Return the last work of other streams that ends in ``(after, start]``; -1 if there is none.
 
-    Only work that was launched before `wait_call_ns` is considered.
+    Only work launched before `wait_call_ns` is considered.
     """
     trace, table = nodes.trace, nodes.trace.table
     device_of_track, _ = pd.factorize(np.array([track.pid for track in trace.tracks], object))
@@ -379,7 +379,7 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
     end_ns, call = table.end_ns[work], trace.launch_of[work]
     called_ns = np.where(call >= 0, table.start_ns[call], -1)
     awaited = np.full(len(rows), -1, dtype=np.int64)
-    # The work that ended before each row started is tried, latest first.
+    # Try the work that ended before each row started, latest first.
     candidate = np.searchsorted(end_ns, table.start_ns[rows], side="right") - 1
     for _ in range(_MAX_CANDIDATES):
         waiting = np.flatnonzero((awaited < 0) & (candidate >= 0))
@@ -395,13 +395,13 @@ def _last_awaited_work(nodes: Nodes, rows: Ints, after: Ints, wait_call_ns: Ints
 
 @dataclass(frozen=True, eq=False)
 class WaitPairs:
-    """Pairs of awaited device work and the calls or kernels that waited for it."""
+    """Device work, paired with the calls or kernels that waited for it."""
 
-    work: Ints  # the work for which calls waited
+    work: Ints  # work for which calls waited
     call: Ints
-    awaited: Ints  # the work for which kernels waited
+    awaited: Ints  # work for which kernels waited
     waiting: Ints
-    recorded: int  # number of waits of calls in the file
+    recorded: int  # number of calls whose waits are in the file
     inferred: int
 
 
@@ -425,7 +425,7 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
     ]
     inferred: list[tuple[Ints, Ints]] = []
     if not rules.as_hta:
-        # A recorded wait for a stream without work did not wait for anything.
+        # A recorded wait on an empty stream waited for nothing.
         on_stream = call[is_stream & (table.stream[rows] >= 0)]
         calls_with_work = [calls[work >= 0] for work, calls in recorded]
         recorded_calls = np.concatenate([on_stream, *calls_with_work])
@@ -444,7 +444,7 @@ def find_wait_pairs(nodes: Nodes, rules: GraphRules) -> WaitPairs:
 
 
 def _recorded_waits(trace: Trace) -> Rows:
-    """Return the recorded waits of calls and of streams whose call is known."""
+    """Return the recorded waits, by calls or streams, whose call is known."""
     table = trace.table
     codes = [
         code for code, name in enumerate(table.categories.values) if name.lower().endswith("_sync")
@@ -456,10 +456,10 @@ def _recorded_waits(trace: Trace) -> Rows:
 def _kernel_waits(
     nodes: Nodes, rules: GraphRules, launches: DeviceWorkIndex, rows: Rows, track: Ints
 ) -> tuple[Ints, Ints]:
-    """Return awaited work and the kernels that waited for it.
+    """Return pairs of awaited work and waiting kernels.
 
-    These are the waits in the file, `rows` on the streams `track`. If there are none, they are the
-    waits stated by calls, or else inferred ones. By HTA's rules, only waits in the file count.
+    The waits come from the file: `rows` on the streams `track`. If it has none, they are those
+    stated in args of calls, or else inferred. By HTA's rules, only waits in the file count.
     """
     trace = nodes.trace
     if len(rows) or rules.as_hta:
@@ -473,7 +473,7 @@ def _kernel_waits(
 
 
 def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints, Ints] | None:
-    """Return awaited work and the work that waited, from args of calls; None without such args."""
+    """Return pairs of awaited and waiting work from args of calls; None without such args."""
     calls = stream_wait_calls(trace)
     args = event_args(trace, calls[:_PROBED_CALLS], (_RECORD_OF_EVENT,))
     if all(record is None for record in args[_RECORD_OF_EVENT]):
@@ -485,7 +485,7 @@ def _stated_kernel_waits(trace: Trace, launches: DeviceWorkIndex) -> tuple[Ints,
 
 
 def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the last work on each stream before a call for the device returned, and the call.
+    """Return the last work on each stream until each device-wide call returned, and that call.
 
     The recorded waits `rows` are on the device of their `call`.
     """
@@ -502,11 +502,11 @@ def _last_work_of_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, I
 
 
 def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
-    """Return the track of a stream on the device of each row; -1 if none.
+    """Return the track of a stream on the device of each row; -1 if there is none.
 
-    Waits may have a row of their own: ``stream 7 (sync)``. A host call's stream is on any device.
+    Waits may have tracks such as ``stream 7 (sync)``. A host call's stream may be on any device.
     """
-    # The order is reversed, so that the first track of a stream remains.
+    # The order is reversed so that the first track of each stream is kept.
     number_of = {
         (track.pid, track.stream): number
         for number, track in reversed(list(enumerate(trace.tracks)))
@@ -524,7 +524,7 @@ def _stream_tracks(trace: Trace, rows: Rows, streams: StreamIds) -> Ints:
 
 
 def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> Ints:
-    """Return the work for which each wait for a CUDA event, in `rows`, waited; -1 if none.
+    """Return the work awaited by each wait for a CUDA event in `rows`; -1 if there is none.
 
     It is the work launched last on the event's stream before the event was recorded.
     """
@@ -541,19 +541,19 @@ def _work_before_record(trace: Trace, rows: Rows, launches: DeviceWorkIndex) -> 
 
 
 def _recording_calls(trace: Trace, correlations: Ints) -> Ints:
-    """Return the last call with each correlation id that recorded a CUDA event; -1 if none."""
+    """Return, by correlation ID, the last call that recorded a CUDA event; -1 if there is none."""
     table = trace.table
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
     calls = host[names_match(trace, host, lambda name: "EventRecord" in name)]
-    # Rows are in order of time, so the dict keeps the last call for a repeated id.
+    # Rows are sorted by time, so the dict keeps the last call for a repeated ID.
     call_of = dict(zip(table.correlation[calls].tolist(), calls.tolist(), strict=True))
     return np.array([call_of.get(number, -1) for number in correlations.tolist()], np.int64)
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work for which synchronizing calls without a recorded wait waited.
+    """Return pairs of work and synchronizing calls, without a recorded wait, that awaited it.
 
-    A call waited for the last work that ended while it ran, if that was launched before the call.
+    A call waited for the last work that ended while the call ran and was launched before it.
     """
     trace, table = nodes.trace, nodes.trace.table
     start_ns, end_ns = table.start_ns, table.end_ns
@@ -567,7 +567,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
 
 
 def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return copies that ended before their launching call returned, so the call blocked."""
+    """Return copies that ended before their launch call returned, and these blocking calls."""
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]

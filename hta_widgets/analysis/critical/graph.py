@@ -1,7 +1,7 @@
-"""The dependency graph of a rank, with the longest chain to each node.
+"""The dependency graph of a rank, and the longest chain to each node.
 
-Edges have weights in ns, 0 for waits. For example, two chains lead to a node, one of an operator of
-4 µs, the other of a kernel of 9 µs that waited for 2 µs. The second is the longest, with 9 µs.
+Edges have weights in ns, 0 for waits. For example, two chains lead to a node. One has an operator
+of 4 µs, the other a kernel of 9 µs that waited for 2 µs. The second is the longer one, with 9 µs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BOUND_CODES = {bound: code for code, bound in enumerate(BOUNDS)}
 
 @dataclass(frozen=True, eq=False)
 class Chains:
-    """The longest chain of dependencies to each node: its length, and its last edge or -1."""
+    """The longest chain of dependencies to each node: its length and last edge, -1 if none."""
 
     length_ns: Ints
     last_edge: Ints
@@ -58,11 +58,11 @@ class Chains:
 def longest_chains(count: int, edges: Edges) -> Chains:
     """Return the chain with the greatest total weight to each of `count` nodes.
 
-    Of equally long chains, the latest is used. Edges are sorted by target and lead to higher nodes.
+    Of equally long chains, the latest is used. Edges are sorted by target and lead to later nodes.
     """
     length_ns = [0] * count
     last_edge = [-1] * count
-    # All edges to a source precede the edges from it.
+    # All edges to a node precede the edges from it.
     for edge, (source, target, weight) in enumerate(
         zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
     ):
@@ -77,7 +77,7 @@ def longest_chains(count: int, edges: Edges) -> Chains:
 class CriticalPath:
     """Dependencies between the events of a rank, and the longest path through them.
 
-    Times are on the axis of the rank's table; add ``trace.shift_ns`` for times shown to users.
+    Times are on the clock of the rank's table; add ``trace.shift_ns`` before showing them to users.
     """
 
     trace: Trace
@@ -85,7 +85,7 @@ class CriticalPath:
     nodes: Nodes  # in topological order
     edges: Edges
     chains: Chains
-    blocked: Bools  # by row: calls that wait for the device, whose time has no weight
+    blocked: Bools  # by row: whether a call waits for the device, so that its time has no weight
     rules: GraphRules
     matched: dict[str, int]  # number of events and dependencies of each class
 
@@ -93,7 +93,7 @@ class CriticalPath:
     def on_path(self) -> Ints:
         """The edges of the longest path, in order.
 
-        Of several equally long paths, it is the one that ends last or, by HTA's rules, first.
+        Among equally long paths, it is the one that ends last or, by HTA's rules, first.
         """
         if not len(self.edges):
             return np.empty(0, dtype=np.int64)
@@ -121,7 +121,7 @@ class CriticalPath:
 
     @cached_property
     def length_ns(self) -> int:
-        """Total weight of the path: its time without waits and time between operators."""
+        """Total weight of the path: its time, except for waits and time between operators."""
         return int(self.chains.length_ns.max(initial=0))
 
     @cached_property
@@ -134,7 +134,7 @@ class CriticalPath:
         return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
 
     def bound_by(self, positions: Ints) -> Codes:
-        """Return the cause of the time along each edge, as a code into `BOUNDS`."""
+        """Return the cause of the time along each edge, as an index into `BOUNDS`."""
         edges, node_ns = self.edges, self.nodes.time_ns
         type_, weight_ns = edges.type[positions], edges.weight_ns[positions]
         bound = np.full(len(positions), _BOUND_CODES["cpu_outside_operators"], dtype=np.uint8)
@@ -151,7 +151,7 @@ class CriticalPath:
         return bound
 
     def _bound_by_operator(self, positions: Ints) -> Codes:
-        """Return the cause of the time along edges within host events and device work."""
+        """Return the cause of the time along edges within a host event or device work."""
         rows = self.edges.event[positions]
         bound_of_kind = np.full(len(KINDS), _BOUND_CODES["gpu_compute_bound"], dtype=np.uint8)
         bound_of_kind[KINDS.index("communication")] = _BOUND_CODES["gpu_communication_bound"]
@@ -166,7 +166,7 @@ class CriticalPath:
         return np.where(on_host, bound_on_host, bound_of_kind[self.trace.table.kind[rows]])
 
     def _loads_data(self, rows: Ints) -> Bools:
-        """Return whether each event or an event around it loads data; HTA only checks the event."""
+        """Return whether each event, or (except in HTA) an event around it, loads data."""
         parent = self.trace.table.parent
         loads_data = np.zeros(len(rows), dtype=bool)
         positions = np.flatnonzero(rows >= 0)
@@ -182,7 +182,7 @@ class CriticalPath:
 
 
 def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> CriticalPath:
-    """Return the graph of a time range of a rank, with its longest path."""
+    """Return the graph of a rank's time range, with its longest path."""
     nodes = find_nodes(trace, within, rules)
     edge_list = EdgeList(nodes)
     waits = find_wait_pairs(nodes, rules)
@@ -216,7 +216,7 @@ def build_graph(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Criti
 
 
 def _blocked_calls(nodes: Nodes, waits: WaitPairs, rules: GraphRules) -> Bools:
-    """Return, by row, the calls that wait for the device; the last item is for no call (-1)."""
+    """Return, by row, which calls wait for the device; the last item is for no call (-1)."""
     trace, end_ns = nodes.trace, nodes.trace.table.end_ns
     blocked = np.zeros(len(trace) + 1, dtype=bool)
     if rules.as_hta:
@@ -237,7 +237,7 @@ def critical_path_of(
     data_load_events: Iterable[str] | None = None,
     rules: GraphRules = EXACT_RULES,
 ) -> CriticalPath | None:
-    """Return the graph and critical path of a rank; None if it has no range of that name.
+    """Return the graph and critical path of a rank; None if it lacks a range of that name.
 
     Unless the rules are HTA's, `resolve_annotation` replaces a missing ``ProfilerStep``.
     """

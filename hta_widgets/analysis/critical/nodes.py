@@ -1,6 +1,6 @@
 """The dependency graph: terms, nodes, and edge lists.
 
-Nodes are starts and ends of events, in topological order: each edge leads to a higher node.
+Nodes are starts and ends of events, in topological order: each edge leads to a later node.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )  # fmt: skip
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: Kinds of time on the path: HTA's terms, then those that HTA lacks.
+#: Causes of time on the path: HTA's terms, then causes that HTA lacks.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound", "data_loading", "gpu_compute_bound", "gpu_communication_bound", "gpu_memory_bound",
     "gpu_kernel_kernel_overhead", "gpu_kernel_launch_overhead", "cpu_outside_operators",
     "cpu_blocked", "gpu_queue_wait", "sync_overhead", "unknown_wait", "outside_path",
 )  # fmt: skip
 
-#: Name of PyTorch's steps.
+#: Name of PyTorch's step ranges.
 PROFILER_STEP: Final = "ProfilerStep"
-#: Parts of the names of steps, and how these names begin: PyTorch, SGLang, vLLM and ATOM.
+#: Common parts of step names, and how names begin: PyTorch, SGLang, vLLM and ATOM.
 _STEPS: Final = {
     PROFILER_STEP: (PROFILER_STEP,), "step[": ("step[",), "execute_": ("execute_",),
     "[bs=": ("prefill[bs=", "decode[bs="),
 }  # fmt: skip
 
-#: Default name patterns of events that load data: PyTorch's own ranges.
+#: Default name patterns of events that load data, for PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
 #: Names of calls that may wait for their own copy.
@@ -56,7 +56,7 @@ BLOCKING_IN_HTA: Final = {
 }  # fmt: skip
 
 #: Longest time that a device needs between two kernels, and between a launch and its kernel. Longer
-#: times are waits for something that the file does not show.
+#: times are waits for something that is not in the file.
 KERNEL_GAP_NS: Final = 30_000
 LAUNCH_GAP_NS: Final = 1_000_000
 NO_LIMIT: Final = np.iinfo(np.int64).max
@@ -92,12 +92,12 @@ _NO_WORK = codes_of(("sync", "annotation"))
 
 @dataclass(frozen=True)
 class AnalysisRange:
-    """A time range whose host events are analyzed, with the device work that they launched."""
+    """A time range whose host events are analyzed together with the device work they launched."""
 
     start_ns: int | None
     end_ns: int | None
-    rows: Rows  # events that delimit the range; empty for the whole rank
-    is_closed: bool = False  # whether events that start at the end are analyzed
+    rows: Rows  # events that delimit the range; none for the whole rank
+    is_closed: bool = False  # whether events that start exactly at the end are analyzed
 
     def contains(self, time: Ints) -> Bools:
         """Return whether each instant is in the range."""
@@ -112,7 +112,7 @@ class AnalysisRange:
 def analysis_range(
     trace: Trace, annotation: str, instance: int | tuple[int, int] | None, *, closed: bool = False
 ) -> AnalysisRange | None:
-    """Return the time range of instances of an annotation; None if the rank has no instance."""
+    """Return the time range of an annotation's instances; None if the rank has none of them."""
     first, last = instance_numbers(instance)
     if annotation == "":
         return AnalysisRange(None, None, np.empty(0, dtype=np.intp), closed)
@@ -139,7 +139,7 @@ def find_ranges(trace: Trace, annotation: str) -> Rows:
 
 
 def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
-    """Return the annotation to analyze: the engine's steps or ``""`` without ``ProfilerStep``."""
+    """Return the annotation to analyze; without ``ProfilerStep``, an engine's steps or ``""``."""
     if annotation != PROFILER_STEP:
         return annotation
     for part, starts in _STEPS.items():
@@ -151,7 +151,7 @@ def resolve_annotation(traces: Sequence[Trace], annotation: str) -> str:
 
 
 def without_steps_note(requested: str, annotation: str) -> str:
-    """Return a clause about what replaces the requested annotation; "" if it is analyzed."""
+    """Return a clause about what replaces the requested annotation; "" if nothing does."""
     if requested == annotation:
         return ""
     steps = f"the steps have {annotation!r} in their names" if annotation else ""
@@ -183,9 +183,9 @@ class Nodes:
     trace: Trace
     host: Rows  # the host events
     device: Rows  # the device work
-    row: Rows  # event of each node
+    row: Rows  # each node's event
     time_ns: Ints
-    is_start: Bools  # otherwise, the node is an end
+    is_start: Bools  # if not, the node is an end
     on_host: Bools
 
     def __len__(self) -> int:
@@ -193,12 +193,12 @@ class Nodes:
 
     @cached_property
     def of_start(self) -> Ints:
-        """The node of each event's start; -1 if none."""
+        """Each event's start node; -1 if it has none."""
         return self._lookup(self.is_start)
 
     @cached_property
     def of_end(self) -> Ints:
-        """The node of each event's end; -1 if none."""
+        """Each event's end node; -1 if it has none."""
         return self._lookup(~self.is_start)
 
     def _lookup(self, is_counted: Bools) -> Ints:
@@ -209,10 +209,10 @@ class Nodes:
 
 
 def find_nodes(trace: Trace, within: AnalysisRange, rules: GraphRules) -> Nodes:
-    """Return the nodes of host events that start in the range, and of the work they launched.
+    """Return nodes for the host events that start in the range and the work they launched.
 
     Unless the rules are HTA's, work that was launched before the range and is unfinished at its
-    start is included, because work of the range queues behind it.
+    start is included, because the range's own work queues behind it.
     """
     inside = within.contains(trace.table.start_ns)
     device = _device_rows(trace, inside, rules)
@@ -233,9 +233,9 @@ def _union_rows(trace: Trace, *parts: Rows, without: Rows | Sequence[int] = ()) 
 
 
 def _unfinished_work(trace: Trace, within: AnalysisRange, device: Rows) -> Rows:
-    """Return work unfinished at the range's start, launched before it or without a call.
+    """Return work unfinished at the range's start that was launched before or has no call.
 
-    Work that ends after the `device` work of the range is excluded.
+    Work that ends later than all of the range's `device` work is excluded.
     """
     if within.start_ns is None or within.end_ns is None:
         return np.empty(0, dtype=np.intp)
@@ -258,7 +258,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
         is_candidate &= table.dur_ns > 0
     rows = np.flatnonzero(is_candidate & is_call)
     if not len(rows) and not rules.as_hta:
-        # Formats of other tools have no such categories; the first kinds that occur are used.
+        # Other tools' formats lack these categories; the first of these kinds that occurs is used.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
             rows = np.flatnonzero(is_candidate & np.isin(table.kind, codes_of(kinds)))
             if len(rows):
@@ -271,7 +271,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 
 
 def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
-    """Return the work launched in the range; without a known call, the work starting in it."""
+    """Return the work launched in the range, or starting in it if its call is unknown."""
     table = trace.table
     if rules.as_hta:
         rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
@@ -285,8 +285,8 @@ def _device_rows(trace: Trace, inside: Bools, rules: GraphRules) -> Rows:
 def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
     """Return the nodes in topological order.
 
-    The order at one instant is: ends on the device, ends on the host, starts on the host, starts on
-    the device. Both nodes of an event without duration count as starts.
+    Nodes at the same instant are in this order: ends on the device, ends on the host, starts on the
+    host, starts on the device. Both nodes of an event without duration count as starts.
     """
     table = trace.table
     rows = np.concatenate((host, device))
@@ -294,7 +294,7 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
     is_instant = table.dur_ns[rows] == 0
     class_of_start = np.where(on_host, 2, 3)
     class_of_end = np.select([is_instant, on_host], [class_of_start, 1], 0)
-    # Rows are ordered by start, longest first. Of host events that end together, the later row is
+    # Rows are sorted by start, longest first. Of host events that end together, the later row is
     # the inner one and ends first. An event without duration ends before later rows start.
     order_of_end = np.where(on_host & ~is_instant, -rows, 2 * rows + 1)
     end = table.start_ns[rows] + table.dur_ns[rows]
@@ -314,13 +314,13 @@ def _topological_nodes(trace: Trace, host: Rows, device: Rows, within: AnalysisR
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Dependencies between nodes, sorted by target; `source` is always below `target`."""
+    """Dependencies between nodes, sorted by target; each `source` precedes its `target`."""
 
     source: Ints
     target: Ints
     weight_ns: Ints
     type: Codes  # into `EDGE_TYPES`
-    event: Ints  # event to which the time belongs; -1 if none
+    event: Ints  # event to which the time belongs; -1 if there is none
 
     def __len__(self) -> int:
         return len(self.source)
@@ -328,7 +328,7 @@ class Edges:
 
 @dataclass(eq=False)
 class EdgeList:
-    """Edges collected before sorting; edges back in time are only counted."""
+    """Edges collected before sorting. Edges back in time are only counted."""
 
     nodes: Nodes
     backward: int = 0  # number of edges back in time
@@ -344,9 +344,9 @@ class EdgeList:
         counts: Bools | bool,
         limit_ns: Ints | int = NO_LIMIT,
     ) -> int:
-        """Add edges between nodes (-1: not analyzed); return how many were added.
+        """Add edges between nodes, where -1 is not analyzed; return the number added.
 
-        Edges that `counts` weigh the time between their nodes, at most `limit_ns`; others weigh 0.
+        Edges in `counts` weigh the time between their nodes, at most `limit_ns`; others weigh 0.
         """
         is_analysed = (source >= 0) & (target >= 0)
         is_forward = is_analysed & (source < target)
@@ -365,7 +365,7 @@ class EdgeList:
         return len(forward)
 
     def build(self) -> Edges:
-        """Return all edges by target; edges to the same node by source, latest first."""
+        """Return all edges sorted by target; for the same target, by source, latest first."""
         columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
         source, target, *_ = columns
         order = np.lexsort((-source, target))
@@ -373,11 +373,11 @@ class EdgeList:
 
 
 class DeviceWorkIndex:
-    """Device work, searchable by stream and one of its times, such as the end."""
+    """Device work, searchable by stream and a time such as the end."""
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table
-        #: A number above all times, so that a track and a time can be packed into one number.
+        #: Exceeds all times, so that track and time fit into one number.
         self._width = int(time.max(initial=0)) + 2
         key = table.track[rows].astype(np.int64) * self._width + time
         order = np.argsort(key, kind="stable")
@@ -386,17 +386,17 @@ class DeviceWorkIndex:
 
     @classmethod
     def by_end(cls, trace: Trace) -> DeviceWorkIndex:
-        """Return all work of the rank's devices by end, cached with the trace."""
+        """Return an index of all work on the rank's devices by end, cached with the trace."""
         rows = device_work_rows(trace)
         return memo(
             trace, "ends of device work", lambda: cls(trace, rows, trace.table.end_ns[rows])
         )
 
     def last_until(self, track: Tracks, time: Ints, below: Rows | None = None) -> Ints:
-        """Return the last row on `track` at or before `time`, below row `below`; -1 if none."""
+        """Return the last row on `track` at or before `time`, below row `below`, or -1."""
         position = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Events without duration end at their start, so later rows may also end by `time`.
+            # Events of 0 ns end when they start, so later rows may also end by `time`.
             is_later = (position >= 0) & (self._row[position] >= below)
             is_later &= self._track[position] == track
             if not is_later.any():
@@ -405,11 +405,11 @@ class DeviceWorkIndex:
         return self._row_at(position, track)
 
     def last_before(self, track: Tracks, time: Ints) -> Ints:
-        """Return the last row on `track` before `time`; -1 if none."""
+        """Return the last row on `track` before `time`, or -1."""
         return self._row_at(self._position(track, time, "left") - 1, track)
 
     def first_from(self, track: Tracks, time: Ints) -> Ints:
-        """Return the first row on `track` at or after `time`; -1 if none."""
+        """Return the first row on `track` at or after `time`, or -1."""
         return self._row_at(self._position(track, time, "left"), track)
 
     def _position(self, track: Tracks, time: Ints, side: Literal["left", "right"]) -> Ints:

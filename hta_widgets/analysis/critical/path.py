@@ -31,7 +31,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet, replace_ranks
 _KIND = "critical_path"
 #: Causes of time on the host.
 _ON_HOST = [BOUNDS.index(name) for name in ("cpu_bound", "data_loading", "cpu_outside_operators")]
-#: Time on the host while the device works is noted from this share of the span.
+#: Smallest share of the span at which a note mentions host time while the device works.
 _MIN_NOTED_SHARE = 0.1
 _FROM = "Give the frame of hta_widgets.analysis.critical_path."
 
@@ -61,7 +61,7 @@ def with_critical_path(
     Returns
     -------
     TraceSet
-        The same ranks and events; the trace set is unchanged if the rank has no such range.
+        The same ranks and events; the given trace set if the rank has no such range.
     """
     path = critical_path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -135,20 +135,20 @@ def critical_path(
         launched if that is later.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event to which the time belongs, -1 if
-        none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``; ``type``,
-        the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
+        there is none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
+        ``type``, the edge of the graph: ``operator``, ``dependency``, ``kernel_launch_delay``,
         ``kernel_kernel_delay``, ``sync_dependency`` or ``lead`` (before or after the chain); and
         ``bound_by``:
 
         - ``cpu_bound``, ``data_loading``: the host works in an operator or a call;
         - ``gpu_compute_bound``, ``gpu_communication_bound``, ``gpu_memory_bound``: the device
           computes, communicates, copies;
-        - ``gpu_kernel_launch_overhead``: from the start of a launching call to the start of its
+        - ``gpu_kernel_launch_overhead``: from the start of a launch call to the start of its
           kernel, at most 1 ms after the call;
         - ``gpu_kernel_kernel_overhead``: from the end of a kernel to the start of the next, at most
           30 µs;
-        - ``unknown_wait``: one of these two delays that exceeds its maximum, so the kernel waited
-          for something that is not in the file; only the maximum counts;
+        - ``unknown_wait``: one of these two delays, if it exceeds its maximum because the kernel
+          waited for something that is not in the file; only the maximum counts;
         - ``gpu_queue_wait``: a launched kernel waits for work that is not on the path;
         - ``cpu_blocked``: a call waits for the device, possibly for work that is not in the file;
         - ``sync_overhead``: from the end of awaited work to the return of the waiting call, or to
@@ -213,7 +213,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
-    These are the events to which the path's time belongs, and the calls that launched its kernels.
+    These are the events to which the path's time belongs, and the launch calls of its kernels.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def _path_frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: st
 
 
 def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
-    """Return a note about host time on the path while the device works; "" if it is short."""
+    """Return a note about host time on the path while the device works; "" if there is little."""
     on_host = np.isin(bound, _ON_HOST)
     work = device_work_rows(path.trace)
     busy = union(path.trace.table.start_ns[work], path.trace.table.end_ns[work])
@@ -285,6 +285,6 @@ def _host_note(path: CriticalPath, start: Ints, end: Ints, bound: Ints) -> str:
 
 
 def _categorical_of(codes: Array, values: list[str]) -> pd.Categorical:
-    """Return a categorical of ``values[codes]``; its categories are the values, the last first."""
+    """Return a categorical of ``values[codes]`` whose categories begin with the last value."""
     dtype = categorical_dtype(list(dict.fromkeys(reversed(values))))
     return pd.Categorical(np.array(values, dtype=object)[codes], dtype=dtype)

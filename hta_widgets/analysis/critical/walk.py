@@ -1,17 +1,17 @@
-"""Walks along a critical path, from the end of a span back to its start.
+"""Walk along a critical path, from the end of a span back to its start.
 
-The longest chain of dependencies rarely covers the whole span: it starts at an event that depends
-on nothing in the file, and may end before the last event. Outside of it, the walk follows other
-chains, so that each instant at which something is recorded has a segment. From the end of the span,
-the walk follows the chain of the last event until it meets the end of the longest chain. At the
-start of a chain, it continues with the longest of the chains that end earlier:
+The longest chain of dependencies rarely covers the whole span. It starts at an event that depends
+on nothing in the file, and may end before the last event. Elsewhere, the walk follows other chains,
+so that every instant with recorded events has a segment. From the end of the span, the walk follows
+the chain of the last event until it meets the end of the longest chain. At the start of a chain, it
+continues with the longest of the chains that end earlier:
 
     thread    [launch][ op        ]          [ op ]
     stream 7     [ kernel            ]
     walk      [  ][ kernel           ][ none ][ op ]
 
 Here the kernel's chain is the longest. The last operator is on another chain, so the walk goes from
-the start of that operator to the end of the kernel; between them, no operator runs.
+the start of that operator to the end of the kernel. No operator runs between them.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from hta_widgets.trace.intervals import CumulativeCoverage, union
 
 OUTSIDE = BOUNDS.index("outside_path")
 _OUTSIDE_OPERATORS = BOUNDS.index("cpu_outside_operators")
-#: Rows of `PathWalker.segments`: start and end in ns, place of the rank, type, edge of the rank's
-#: graph or -1, event, bound, and whether the segment is on the longest chain.
+#: Rows of `PathWalker.segments`: start and end in ns; the rank's place; type; edge in the rank's
+#: graph, or -1; event; bound; and whether the segment is on the longest chain.
 _START, _END, _PLACE, _TYPE, _EDGE, _EVENT, _BOUND, _IS_LONGEST = range(8)
 _ROWS = _IS_LONGEST + 1
 
 
 class RankGraph:
-    """The steps of a walk back through the nodes of a rank.
+    """The steps of a walk back through a rank's nodes.
 
-    A state is twice a node, plus 1 if the walk is on its way to the longest chain before that node.
-    It determines the next step back. Steps are taken in Python, so they are computed in advance.
+    A state is twice a node, plus 1 if the walk is on its way to the longest chain that ends before
+    the node. It determines the next step back. Steps are taken in Python, so they are precomputed.
     """
 
     def __init__(
@@ -46,7 +46,8 @@ class RankGraph:
     ) -> None:
         self.path = path
         self.time = time_ns
-        #: By node at which a trail stops because the walk may leave the rank: the matching's entry.
+        #: Keyed by nodes where a trail stops, since the walk may leave the rank: the matching's
+        #: entry.
         self.exits = exits or {}
         self._relevant = last_true_positions(_relevant_nodes(path))
         length_ns = path.chains.length_ns
@@ -65,13 +66,13 @@ class RankGraph:
         return before
 
     def first_node(self, until: int) -> int:
-        """Return the node at which a walk back from an instant begins; -1 if there is none."""
-        # The last node of the device or of launching threads, or a later end of the longest chain.
+        """Return the node at which a walk back from a given time begins; -1 if there is none."""
+        # The last node of the device or a launching thread, or a later end of the longest chain.
         count = int(np.searchsorted(self.time, until, "right"))
         return int(max(self._relevant[count - 1], self._longest[count - 1])) if count else -1
 
     def first_state(self, node: int) -> int:
-        """Return the state in which a walk from a node to its longest chain begins."""
+        """Return the state in which a walk from a node to the longest chain begins."""
         return 2 * node + int(self._longest[node] != node)
 
     def trail(self, state: int) -> list[int]:
@@ -79,7 +80,7 @@ class RankGraph:
         states, before, exits = [state], self._before, self.exits
         while (state := before[state]) >= 0:
             states.append(state)
-            if exits and state >> 1 in exits:  # node of the state
+            if exits and state >> 1 in exits:  # the state's node
                 break
         return states
 
@@ -90,20 +91,20 @@ class RankGraph:
         return CumulativeCoverage(*union(start, end))
 
     def running_between(self, before: int, after: int, start: int, end: int) -> tuple[int, int]:
-        """Return the event that runs between two nodes without an edge, and its bound.
+        """Return the event that runs between two nodes that have no edge, and its bound.
 
-        Node -1 is the start or the end of the span; `start` and `end` are the times of the nodes.
+        Node -1 is the start or end of the span; `start` and `end` are the times of the nodes.
         """
         nodes, table, ranges = self.path.nodes, self.path.trace.table, self.path.within.rows
         event = -1
         if before >= 0 and nodes.is_start[before]:
-            # The event that starts at the earlier node runs.
+            # The event that starts at the earlier node is running.
             event = int(nodes.row[before])
             if not nodes.on_host[before]:
                 edges = self.path.edges
                 work = np.flatnonzero((edges.type == OPERATOR) & (edges.event == event))
                 return event, int(self.path.bound_by(work[:1])[0]) if len(work) else OUTSIDE
-        # Otherwise, the event around one of the two nodes runs, if that node is on the host.
+        # Otherwise, it is the event around one of the two nodes, if that node is on the host.
         elif after >= 0 and nodes.on_host[after]:
             event = int(table.parent[nodes.row[after]])
         elif before >= 0 and nodes.on_host[before]:
@@ -119,8 +120,8 @@ class RankGraph:
 
 
 def _relevant_nodes(path: CriticalPath) -> Bools:
-    """Return whether each node is on the device, the range's thread, or a launching thread."""
-    # Other threads, such as watchdogs of collectives, do not affect the step.
+    """Return whether each node is on the device, the range's thread or a launching thread."""
+    # Other threads, such as collective watchdogs, do not affect the step.
     nodes, table = path.nodes, path.trace.table
     calls = path.trace.launch_of[nodes.device]
     tracks = np.concatenate((table.track[calls[calls >= 0]], table.track[path.within.rows]))
@@ -135,11 +136,11 @@ class PathWalker:
 
     def __init__(self, low: int) -> None:
         self.low = low
-        #: Columns of segments, last in time first.
+        #: Arrays of segments, in reverse order of time.
         self._blocks: list[Ints] = []
 
     def walk(self, place: int, graph: RankGraph, node: int, now: int) -> None:
-        """Walk from the instant `now` to the start of the span; `node` is reached first."""
+        """Walk from time `now` to the start of the span; `node` is reached first."""
         if node >= 0:
             begin = max(min(int(graph.time[node]), now), self.low)
             self._add_lead(begin, now, place, graph, (node, -1))
@@ -160,12 +161,12 @@ class PathWalker:
     def leave(
         self, place: int, graph: RankGraph, node: int, now: int
     ) -> tuple[int, RankGraph, int, int] | None:
-        """Return the rank, graph, node and instant of a jump, or None to take the next step."""
+        """Return the rank, graph, node and time to jump to, or None to take the next step."""
         del place, graph, node, now
         return None
 
     def _add_trail(self, place: int, graph: RankGraph, states: Ints, now: int) -> int:
-        """Add the segments between the nodes of a trail; return the instant of the last one."""
+        """Add the segments between the nodes of a trail; return the time of the last node."""
         node = states >> 1
         time = np.clip(graph.time[node], self.low, now)
         time[0] = now
@@ -191,20 +192,20 @@ class PathWalker:
     def _add_lead(
         self, start: int, end: int, place: int, graph: RankGraph, nodes: tuple[int, int]
     ) -> None:
-        """Add the segment between two nodes; -1 means the start or the end of the span."""
+        """Add the segment between two nodes, where -1 means the start or end of the span."""
         if end > start:
             event, bound = graph.running_between(*nodes, start, end)
             self._blocks.append(np.array([[start, end, place, LEAD, -1, event, bound, 0]]).T)
 
     def add_edge(self, start: int, end: int, place: int, type_: int, edge: int) -> None:
-        """Add a segment along an edge; without duration, set the type of the last segment."""
+        """Add a segment along an edge; if its duration is 0, set the last segment's type."""
         if end > start:
             self._blocks.append(np.array([[start, end, place, type_, edge, -1, OUTSIDE, 0]]).T)
         elif self._blocks and self._blocks[-1][_PLACE, -1] == place:
             self._blocks[-1][_TYPE, -1] = type_
 
     def segments(self, paths: Mapping[int, CriticalPath]) -> Ints:
-        """Return the segments in order of time, given the graph of each rank by place."""
+        """Return the segments in order of time, given each rank's graph by place."""
         if not self._blocks:
             return np.empty((_ROWS, 0), dtype=np.int64)
         segments = np.concatenate(self._blocks, axis=1)[:, ::-1].copy()
@@ -217,7 +218,7 @@ class PathWalker:
 
 
 def path_segments(path: CriticalPath) -> Ints:
-    """Return start, duration, event, type and cause of the segments of a rank's path, by time.
+    """Return start, duration, event, type and cause of the segments of a rank's path, in order.
 
     Beyond the longest chain, the type is ``lead``.
     """

@@ -1,4 +1,4 @@
-"""Collectives over all ranks, from their events to the ranks that keep the others waiting.
+"""Collectives over all ranks: from their events to the ranks that keep the others waiting.
 
 Each module uses the results of earlier modules:
 

@@ -1,17 +1,17 @@
-"""Aligns the collectives of two ranks whose files have no sequence numbers.
+"""Align the collectives of two ranks whose files have no sequence numbers.
 
 All ranks of a process group run the same collectives in the same order, but a file may begin later,
-end earlier, or lack events. One sequence is shifted along the other until contents (operation and
-size) agree. If several shifts fit, the ends decide: ranks leave a collective together, so all pairs
-differ by nearly the same time, which is the difference between the clocks.
+end earlier, or lack events. One sequence is shifted along the other until their contents (operation
+and size) agree. If several shifts fit, ends decide. Ranks leave a collective together, so the ends
+of all pairs differ by nearly the same time, which is the difference between the clocks.
 
 For example, the first rank leaves A, B, A, B and A at 10, 20, 30, 40 and 50 ms, and the second
-leaves A, B and A at 32, 42 and 52 ms. Contents agree at the shifts 0 and 2. All ends differ by 22
-ms at shift 0 and by 2 ms at shift 2, which is more likely, so the positions are 2, 3 and 4.
+leaves A, B and A at 32, 42 and 52 ms. Contents agree at shifts 0 and 2. All ends differ by 22 ms at
+shift 0 and by 2 ms at shift 2. Shift 2 is more likely, so the positions are 2, 3 and 4.
 
-On a busy host, ends of Gloo's collectives scatter by milliseconds, so a wrong shift may fit better
-by chance. Ranks usually give a step the same number, so a shift that pairs different numbers must
-fit clearly better than the one that pairs equal steps.
+On a busy host, the ends of Gloo's collectives scatter by milliseconds, so a wrong shift may fit
+better by chance. Ranks usually give a step the same number. A shift that pairs different steps must
+therefore fit clearly better than the shift that pairs equal steps.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ import numpy as np
 
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
-_TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_CLOSE_NS = 20_000  # most leave within this time; step durations differ by more
+_TOLERANCE_NS = 500_000  # all ranks leave a collective within this time
+_CLOSE_NS = 20_000  # most ranks leave within this time; step durations differ by more
 _MIN_AGREEING = 3  # number of agreeing ends that rules out chance
-_MAX_DRIFT = 1e-4  # maximum drift between clocks
-_MAX_DRIFT_APART = 2e-4  # maximum drift of two clocks in opposite directions
-_MAX_APART_SHARE = 0.1  # largest share of pairs in a guess that cannot be the same collective
-_MAX_PAIRS_BY_TIME = 4_000_000  # number of event pairs; longer sequences are not aligned by time
-_MAX_FEW_PAIRS = 250_000  # pairs whose differences are all compared at once
+_MAX_DRIFT = 1e-4  # of a clock
+_MAX_DRIFT_APART = 2e-4  # of two clocks in opposite directions
+_MAX_APART_SHARE = 0.1  # largest share of pairs that do not overlap in time in a valid alignment
+_MAX_PAIRS_BY_TIME = 4_000_000  # longer sequences are not aligned by time
+_MAX_FEW_PAIRS = 250_000  # up to this number, the differences of all pairs are compared at once
 _MAX_PAIRS_BY_SHIFT = 1 << 20  # pairs over all shifts; with more, shifts are selected on a sample
-_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs per shift in the first sample; shifts always tried
-_MIN_RIVAL_SHARE = 0.9  # smallest share of pairs at a shift that may also be the right one
+_SAMPLE, _FEW_SHIFTS = 64, 8  # pairs per shift in the first sample; number of shifts always tried
+_MIN_RIVAL_SHARE = 0.9  # smallest share of overlapping pairs for a rival shift
 _SCATTER_NS = 1_000  # noise of ends
-_CLOCK_NS = 1_000_000  # largest difference between clocks that NTP sets
-_FAR_CLOCK_NS = 1_000_000_000  # clocks that differ by more are not set by NTP at all
+_CLOCK_NS = 1_000_000  # largest difference between clocks that are set by NTP
+_FAR_CLOCK_NS = 1_000_000_000  # clocks that differ by more are not synchronized at all
 _GOLDEN = 0.618033988749895
 _OTHER_STEPS_COST = 4  # cost factor of a shift that pairs events of different steps
-_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # for hashes of contents
+_PRIME, _BASE = (1 << 31) - 1, 1_000_003  # for hashing contents
 
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
 
 
 class RankSequence(NamedTuple):
-    """The events of a rank in a sequence of collectives."""
+    """A rank's events in a sequence of collectives."""
 
     content: Ints
     start: Ints
@@ -56,14 +56,14 @@ class RankSequence(NamedTuple):
 
 
 class _Ends(NamedTuple):
-    """The contents of the collectives of a sequence, and when the rank leaves them."""
+    """The contents of a sequence of collectives, and when the rank leaves each."""
 
     content: Ints
     end_ns: Ints
 
 
 def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: bool) -> Ints:
-    """Return each event's position in the longest sequence; `sure` if files name the group."""
+    """Return each event's position in the longest sequence; `sure` if the files name the group."""
     place = align_sequences(
         *(longest.content, longest.end, sequence.content, sequence.end),
         sure=sure,
@@ -72,7 +72,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
     rows = np.flatnonzero((place >= 0) & (place < len(longest.end)))
     if sure or not len(rows):
         return place
-    # Apart from clock drift, no event of a collective ends before another event of it begins.
+    # Apart from drift, events of the same collective overlap in time.
     partners = place[rows]
     start, end = sequence.start[rows], sequence.end[rows]
     other_start, other_end = longest.start[partners], longest.end[partners]
@@ -87,7 +87,7 @@ def align_to_longest(longest: RankSequence, sequence: RankSequence, *, sure: boo
 
 
 def _shift_of_equal_steps(step: Ints, other_step: Ints) -> int | None:
-    """Return the shift at which most steps begin together; None without a common step."""
+    """Return the shift at which most steps begin together; None if no step is shared."""
     numbers, first = np.unique(step, return_index=True)
     other_numbers, other_first = np.unique(other_step, return_index=True)
     common, place, other_place = np.intersect1d(numbers, other_numbers, return_indices=True)
@@ -102,7 +102,7 @@ def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> 
     """Return whether a shift other than the one in `place` explains the ends equally well.
 
     Equal collectives at equal intervals look the same one interval later. Only the difference
-    between the clocks distinguishes such shifts, if it is at least `_CLOCK_NS`.
+    between the clocks distinguishes these shifts, if it is at least `_CLOCK_NS`.
     """
     first, second = len(longest.end), len(sequence.end)
     shift = place - np.arange(second)
@@ -122,7 +122,7 @@ def is_ambiguous(longest: RankSequence, sequence: RankSequence, place: Ints) -> 
 
 
 def _fit_of_shift(longest: RankSequence, sequence: RankSequence, shift: int) -> tuple[float, float]:
-    """Return the scatter of the differences at a shift, and the difference between the clocks."""
+    """Return the scatter of the differences at a shift, and how much the clocks differ."""
     low, high = _overlap(shift, len(longest.end), len(sequence.end))
     ends = longest.end[low:high]
     differences = sequence.end[low - shift : high - shift] - ends
@@ -139,13 +139,13 @@ def align_sequences(
     sure: bool,
     step_shift: int | None = None,
 ) -> Ints:
-    """Return each event's position, on the other rank, in the first rank's sequence.
+    """Return the position, in the first rank's sequence, of each event on the other rank.
 
     Both sequences are parts of the collectives of one process group. The second is shifted along
-    the first to the position at which contents agree. If several positions fit, the one at which
-    all ends differ by nearly the same time is used, however far apart the clocks are. If events are
-    missing in between, events match if their ends differ by the time that most pairs have in
-    common. `step_shift` is the shift at which events of equal steps meet, if steps are known.
+    the first until contents agree. If several shifts fit, the one at which all ends differ by
+    nearly the same time is used, however far apart the clocks are. If events are missing in
+    between, events match if their ends differ by the time that most pairs have in common.
+    `step_shift` is the shift at which equal steps meet, if steps are known.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -164,7 +164,7 @@ def align_sequences(
         return in_order if by_gaps is None else by_gaps
     by_time = _align_by_time(first, second)
     pairs_by_time = int((by_time != MISSING).sum())
-    # The order of a named group is better evidence than times that explain only part of it.
+    # The order of a named group is better evidence than times that explain only a part of it.
     min_pairs = max(0.75 * pairs, 2) if sure else _MIN_AGREEING
     if pairs_by_time >= min_pairs and pairs_by_time > 1.5 * agreeing:
         return by_time
@@ -173,11 +173,11 @@ def align_sequences(
 
 
 def _best_shift(first: _Ends, second: _Ends, step_shift: int | None) -> tuple[int | None, int]:
-    """Return the shift at which contents match (or None), and the number of matching ends."""
+    """Return the shift at which contents match, or None, and the number of matching ends."""
     sizes = len(first.content), len(second.content)
     if np.array_equal(first.content, second.content):
         deviations, _, _ = _deviations(second.end_ns - first.end_ns, first.end_ns)
-        # If steps have equal durations, other shifts also agree, but ranks record the same steps.
+        # If steps have equal durations, other shifts also fit, but ranks record the same steps.
         if (deviations <= _CLOSE_NS).sum() >= 0.9 * sizes[0]:
             return 0, int((deviations <= _TOLERANCE_NS).sum())
     min_pairs = max(1, min(sizes) // 2)
@@ -199,19 +199,19 @@ def _best_shift(first: _Ends, second: _Ends, step_shift: int | None) -> tuple[in
 
 
 def _overlap(shift: Any, first: int, second: int) -> tuple[Any, Any]:
-    """Return the positions in the first sequence between which the shifted second one is."""
+    """Return the bounds, in the first sequence, of its overlap with the shifted second one."""
     return np.maximum(shift, 0), np.minimum(first, shift + second)
 
 
 def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
-    """Return how unlikely a shift is, and how far its differences deviate from the usual one.
+    """Return how unlikely a shift is, and the deviations of its differences from the usual one.
 
-    `differences` are differences between ends, on the last axis, and `time_ns` are the ends on the
-    first clock. `share` is the part of the shorter sequence that has partners.
+    `differences` are differences between ends, along the last axis, and `time_ns` are the ends on
+    the first clock. `share` is the part of the shorter sequence that has partners.
     """
     deviations, middle, scatter = _deviations(differences, time_ns)
-    # The median difference counts little, because clocks may differ by many steps, or by hours. A
-    # few pairs may scatter little by chance, so this does not show that the clocks differ.
+    # The median difference has little weight, because clocks may differ by many steps, or by hours.
+    # It has more with few pairs, whose scatter may be small by chance.
     clock_ns = np.abs(middle)
     has_few = differences.shape[-1] < _SAMPLE * share
     near_ns = np.minimum(clock_ns, np.where(has_few, _FAR_CLOCK_NS, _CLOCK_NS))
@@ -220,9 +220,9 @@ def _cost(differences: Ints, time_ns: Ints, share: Any) -> tuple[Any, Floats]:
 
 
 def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
-    """Return how far differences are from their median, or from a drift if it explains most.
+    """Return the deviations of differences from their median, or from drift if it explains most.
 
-    Also returns the median difference, and the median of these deviations.
+    Also returns the median difference and the median deviation.
     """
     middle = np.median(differences, axis=-1, keepdims=True)
     from_median = differences - middle
@@ -234,7 +234,7 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
     )
     drift = np.clip(covariance / np.maximum(moment, 1), -_MAX_DRIFT_APART, _MAX_DRIFT_APART)
     drift = drift[..., None]
-    # A line and its median move no value by more than this, so less cannot halve the scatter.
+    # Drift changes no value by more than this, so a smaller change cannot halve the scatter.
     moved_ns = 2 * np.abs(drift) * np.abs(elapsed).max(axis=-1, keepdims=True)
     may_drift = (scatter < 2 * moved_ns)[..., 0]
     if may_drift.any():
@@ -248,11 +248,11 @@ def _deviations(differences: Ints, time_ns: Ints) -> tuple[Floats, Any, Any]:
 
 
 def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: int) -> Ints:
-    """Return the shifts at which at least `min_pairs` pairs overlap, all with equal hashes."""
+    """Return the shifts at which at least `min_pairs` pairs overlap and hashes agree."""
     first, second = len(content), len(other_content)
     shifts = np.arange(min_pairs - second, first - min_pairs + 1)
     # The hash of a slice is the sum of content[k] · base^k. Multiplied by base^d, it is the hash of
-    # the same contents d positions later. The caller excludes unequal contents with equal hashes.
+    # the same contents d positions later. The caller rejects unequal contents with equal hashes.
     powers = accumulate(repeat(_BASE, max(first, second)), lambda a, b: a * b % _PRIME, initial=1)
     power = np.fromiter(powers, np.int64)
     sums, other_sums = (
@@ -268,13 +268,13 @@ def _shifts_of_equal_content(content: Ints, other_content: Ints, *, min_pairs: i
 
 
 def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
-    """Return the shifts with the lowest cost on a sample of pairs, or all if they are few."""
-    # Each round keeps a quarter of the shifts and uses four times as many pairs of each, so the
-    # time grows with the length instead of with its square.
+    """Return the shifts with the lowest cost on a sample of pairs, or all shifts if few."""
+    # Each round keeps a quarter of the shifts and compares four times as many pairs for each, so
+    # the time grows linearly with the length instead of quadratically.
     first, second = len(end_ns), len(other_end_ns)
     shorter, size = min(first, second), _SAMPLE
     while len(shifts) > _FEW_SHIFTS and len(shifts) * shorter > _MAX_PAIRS_BY_SHIFT:
-        # Multiples of the golden ratio are spread evenly and do not have the period of steps.
+        # Multiples of the golden ratio are evenly spread and avoid the period of steps.
         parts = np.arange(size) * _GOLDEN % 1.0
         costs = []
         for block in np.array_split(shifts[:, None], len(shifts) * size // _MAX_PAIRS_BY_SHIFT + 1):
@@ -290,16 +290,16 @@ def _cheapest_shifts(shifts: Ints, end_ns: Ints, other_end_ns: Ints) -> Ints:
 
 
 def _align_over_gaps(first: _Ends, second: _Ends, shift: int) -> Ints | None:
-    """Match events at the difference that most pairs have; None if the shift is as good.
+    """Match events at the most common difference of ends; None if the shift is as good.
 
-    If a file lacks events in between, it has two parts, and a shift fits only one of them. The
+    If a file lacks events in the middle, a shift fits only the part before or after them. The
     difference between ends fits both. In this example, at shift 0 the third pair is wrong, and the
     event at 30 ms has no partner::
 
         ends in ms    10  20  30  40
         other ends    10  20  40
     """
-    # Equal sequences lack nothing; ends that differ are late, or the clocks were set.
+    # Equal sequences lack nothing: if their ends differ, events were late or the clocks were set.
     sizes = len(first.content), len(second.content)
     if min(sizes) < _MIN_AGREEING or np.array_equal(first.content, second.content):
         return None
@@ -320,11 +320,11 @@ def _align_over_gaps(first: _Ends, second: _Ends, shift: int) -> Ints | None:
     for middle in middles:
         nearest, deviations = _nearest_of_equal_content(first, second, middle)
         is_match = nearest != MISSING
-        # Clocks that drift by more than the time between events have neighbors by chance.
+        # If clocks drift by more than the time between events, neighbors match by chance.
         if not is_match.any() or 8 * np.median(deviations[is_match]) > spacing_ns:
             continue
         rows = np.flatnonzero(is_match & (deviations <= 2 * close_ns))
-        # If a file lacks events, all later ones are shifted; a single shifted event has a late end.
+        # A missing event shifts all later events, while a single shifted event merely ends late.
         run = np.cumsum(np.diff(nearest[rows] - rows, prepend=0) != 0)
         in_run = rows[np.bincount(run)[run] >= _MIN_AGREEING]
         count = int((deviations[in_run] <= close_ns).sum())
@@ -335,12 +335,12 @@ def _align_over_gaps(first: _Ends, second: _Ends, shift: int) -> Ints | None:
 
 
 def _usual_difference(differences: Ints, close_ns: int) -> int:
-    """Return the median of the largest group of differences within a range of `close_ns`.
+    """Return the median of the largest group of differences that lie within `close_ns`.
 
-    Of groups of equal size, it is the one whose smallest difference is closest to 0.
+    Among groups of equal size, the one whose smallest difference is closest to 0 is used.
     """
     ordered = np.sort(differences)
-    # One group begins at each difference.
+    # A group begins at each difference.
     sizes = np.searchsorted(ordered, ordered + close_ns, "right") - np.arange(len(ordered))
     largest = np.flatnonzero(sizes == sizes.max())
     first = int(largest[np.abs(ordered[largest]).argmin()])
@@ -348,10 +348,10 @@ def _usual_difference(differences: Ints, close_ns: int) -> int:
 
 
 def _nearest_of_equal_content(first: _Ends, second: _Ends, middle: int) -> tuple[Ints, Ints]:
-    """Return the event nearest to each of the second rank, and the distances between them.
+    """Return the first rank's event nearest to each of the second's, and the distances.
 
-    `middle` is the difference between the clocks. The position is `MISSING` if another event is
-    nearer to the nearest one, or if contents differ.
+    `middle` is the difference between the clocks. The position is `MISSING` if contents differ or
+    if the nearest event is nearer to another one.
     """
     order, other_order = np.argsort(first.end_ns), np.argsort(second.end_ns)
     nearest = order[_nearest(first.end_ns[order], second.end_ns - middle)]
@@ -369,7 +369,7 @@ def _nearest(ascending: Ints, values: Ints) -> Ints:
 
 
 def _align_by_time(first: _Ends, second: _Ends) -> Ints:
-    """Return positions as `align_sequences`, by the difference that most pairs have in common."""
+    """Return the positions of `align_sequences`, using the most common difference of ends."""
     positions = np.arange(len(second.content))
     unmatched = np.full(len(positions), MISSING)
     if len(first.content) * len(second.content) > _MAX_PAIRS_BY_TIME:
@@ -380,7 +380,7 @@ def _align_by_time(first: _Ends, second: _Ends) -> Ints:
         return unmatched
     middle = _usual_difference(differences[is_equal], _TOLERANCE_NS)
     deviations = np.where(is_equal, np.abs(differences - middle), np.iinfo(np.int64).max)
-    # Events match if each is the nearest to the other.
+    # Events match if each is the other's nearest.
     nearest, nearest_other = deviations.argmin(axis=1), deviations.argmin(axis=0)
     is_match = nearest_other[nearest] == positions
     is_match &= deviations[positions, nearest] <= _TOLERANCE_NS

@@ -1,9 +1,9 @@
-"""Bytes between ranks in all-to-all collectives, from the splits stated in the files.
+"""Bytes between ranks in all-to-all collectives, from the splits in the files.
 
 Splits are rows of the first dimension, so rank i sends ``nelems · split[j] / sum(split)`` elements
 to member j. For example, 40960 elements of 2 bytes in splits ``[4, 2, 3, 1]`` are 32768, 16384,
 24576 and 8192 bytes. With the name ``all_to_all`` and an empty list, all members get equal shares.
-Mixtures of experts distribute tokens unevenly; the matrix shows which ranks receive the most.
+Mixtures of experts distribute tokens unevenly, and the matrix shows which ranks receive the most.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _SCHEMA: Any = {
 
 
 class _Exchange(NamedTuple):
-    """The bytes of one call between a rank and a peer, from the splits of one of them."""
+    """The bytes in one call between a rank and a peer, according to one of them."""
 
     group: str
     sender: int
     receiver: int
     size_bytes: int
-    is_equal: bool  # whether the call splits equally
-    source: str  # the rank that states the splits: sender or receiver
+    is_equal: bool  # whether the splits are equal
+    source: str  # the rank that states the splits, as sender or receiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +153,14 @@ def _matrix(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _imbalance(matrix: pd.DataFrame) -> float | None:
-    """Return the most bytes received from others, divided by the mean; None if unknown."""
+    """Return the most bytes received from others, relative to the mean; None if unknown."""
     received = matrix[~matrix["local"]].groupby("receiver")["bytes"].sum()
     has_traffic = len(received) > 0 and received.mean() > 0
     return float(received.max() / received.mean()) if has_traffic else None
 
 
 def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
-    """Return one row per group, sender and receiver, and the number of pairs that mismatch."""
+    """Return one row per group, sender and receiver, and the number of mismatched pairs."""
     schema = {
         "group": "str", "sender": "int64", "receiver": "int64", "bytes": "int64",
         "is_equal": "bool", "source": "str",
@@ -170,9 +170,9 @@ def _sums_of_pairs(exchanges: list[_Exchange]) -> tuple[pd.DataFrame, int]:
     sums = table.groupby([*pair, "source"], sort=False).agg(
         count=("bytes", "size"), bytes=("bytes", "sum"), is_equal=("is_equal", "all")
     )
-    # The side with more calls is used, as the other has cut lists; in a tie, the sender's.
+    # Use the side with more calls, as the other's lists are truncated, or else the sender's.
     sums = sums.reset_index().sort_values(["count", "source"], ascending=[False, False])
-    # In `both`, each pair has a row from either side; if the sides agree, these are duplicates.
+    # `both` has a row from either side of each pair; if the sides agree, these are duplicates.
     both = sums[sums.duplicated([*pair, "count"], keep=False)]
     mismatches = len(both.drop_duplicates([*pair, "bytes"])) - len(both) // 2
     sums = sums.drop_duplicates(pair)
@@ -201,7 +201,7 @@ def _traffic_of_rank(part: RankPart) -> _RankTraffic:
 
 
 def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
-    """Return the args of all-to-all events that `split_bytes` reads, or of their operators."""
+    """Return the args that `split_bytes` reads, from all-to-all events or from their operators."""
     args = event_args(trace, rows, _ARGS)
     of_operator = event_args(trace, np.maximum(recorded_operators(trace, rows), 0), _ARGS)
     sources = [of_operator if name is None else args for name in args["Collective name"]]
@@ -209,7 +209,7 @@ def split_args(trace: Trace, rows: Rows) -> list[dict[str, Any]]:
 
 
 def split_bytes(args: dict[str, Any], way: str, members: int) -> list[int] | None:
-    """Return the bytes for each member of a group; None if the args do not state them.
+    """Return the bytes for each group member; None if the args do not state them.
 
     `way` is ``"In"`` for what the rank sends, and ``"Out"`` for what it receives.
 

@@ -1,7 +1,7 @@
 """When each rank arrives at a collective, and which rank is last.
 
-For example, four ranks arrive at 10, 14, 14 and 30 ns. The last arrival is that of rank 3 at 30 ns,
-and the ranks wait for 20, 16, 16 and 0 ns. If two ranks are last together, ``last_rank`` is -1.
+For example, four ranks arrive at 10, 14, 14 and 30 ns. Rank 3 arrives last, at 30 ns, and the ranks
+wait for 20, 16, 16 and 0 ns. If two ranks are last together, ``last_rank`` is -1.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Clock = Literal["host", "fitted"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """Times of the entries of a `Matching`, on one clock."""
+    """Times of the entries in a `Matching`, on one clock."""
 
-    clocks: list[RankClock]  # by rank: the line from its times to the clock
+    clocks: list[RankClock]  # per rank: the line from its times to the clock
     arrival_ns: Ints
     end_ns: Ints
     last_ns: Ints  # last arrival at the collective
     last_rank: Ints  # -1 if several ranks arrive last
-    is_last: Bools  # whether the entry alone arrives last
+    is_last: Bools  # whether only this entry arrives last
 
     @property
     def wait_ns(self) -> Ints:
-        """Time from each arrival to the last."""
+        """Time from each arrival until the last arrival."""
         return self.last_ns - self.arrival_ns
 
 
@@ -54,13 +54,13 @@ def arrival_times(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
     last_rank = match.reduce_per_entry(np.maximum, np.where(at_last, ranks, -1))
     last_rank = np.where(is_shared, -1, last_rank)
-    # A rank that may leave early does not wait for ranks that arrive after it has left.
+    # If a rank may leave early, it does not wait for ranks that arrive after it has left.
     last = np.where(match.event_field("early") == 1, np.minimum(last, end), last)
     return Arrivals(clocks, arrival, end, last, last_rank, at_last & ~is_shared)
 
 
 def entry_steps(match: Matching) -> Ints:
-    """Return the step of each entry; -1 if none."""
+    """Return the step of each entry; -1 if it has none."""
     steps = np.full(len(match), -1, dtype=np.int64)
     for entries, of_rank in zip(match.of_trace, match.steps, strict=True):
         steps[entries] = of_rank[match.place[entries]]
@@ -68,7 +68,7 @@ def entry_steps(match: Matching) -> Ints:
 
 
 def device_intervals(trace: Trace, kind: str) -> Intervals:
-    """Return when a rank's device does work of a kind, on its table's clock."""
+    """Return when a rank's device does work of a given kind, on its table's clock."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index(kind)) & (table.stream >= 0))
     start = table.start_ns[rows]
@@ -93,5 +93,5 @@ def compute_time_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
 
 
 def shared_clock(traces: TraceSet) -> Clock:
-    """Return ``"fitted"`` if collectives connect the ranks' clocks, else the set's clock."""
+    """Return ``"fitted"`` if collectives connect the ranks' clocks, else the trace set's clock."""
     return "fitted" if clock_fit(traces).collectives.any() else traces.clock

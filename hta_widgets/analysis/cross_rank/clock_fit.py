@@ -3,11 +3,11 @@
 Ranks leave a collective together, so differences between ends are differences between clocks. For
 example, rank 0 leaves three collectives at 100, 200 and 300 ns, and rank 1 at 150, 251 and 349 ns.
 The differences are 50, 51 and 49 ns, and the offset of rank 1 is their median, 50 ns. Without it,
-the ends differ by 0, 1 and -1 ns. The median distance from 0, 1 ns, is both ranks' residual.
+the ends differ by 0, 1 and -1 ns. The median distance from 0 is the residual, 1 ns.
 
 Over seconds, clocks also drift: if the differences grow from 50 ns to 20 050 ns within a second,
-the clock of rank 1 runs 20 ppm faster. If a drift is clear, the times of collectives are corrected
-by a line per rank (`RankClock`) instead of an offset.
+the clock of rank 1 runs 20 ppm faster. If drift is clear, the times of collectives are corrected by
+a line per rank (`RankClock`) instead of an offset.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
-_ROUNDS = 12  # maximum number of solutions; each gives less weight to outlying pairs
+_ROUNDS = 12  # maximum number of least-squares solutions; each reweights outlying pairs
 _ROUNDS_OF_DRIFT = 30
 _SECOND_NS = 1e9
-MIN_COLLECTIVES = 3  # with fewer, a clock is not reported as skewed
-_FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
+MIN_COLLECTIVES = 3  # a clock with fewer collectives is not reported as skewed
+_FLOOR_NS = 100.0  # minimum uncertainty of the difference between two clocks
 _MIN_SPAN_NS = 1_000_000_000  # shortest trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # fewest collectives for which drift is estimated
-_MIN_DRIFT_NS = 1_000  # smallest drift over a trace that a note states
-_OUTLIER = 6.0  # largest distance from a line, relative to the median distance
-_SIGNIFICANT_DRIFT = 6.0  # smallest drift over a trace, relative to the residual of a line
+_MIN_DRIFT_NS = 1_000  # smallest drift over a trace that a note mentions
+_OUTLIER = 6.0  # distance from a line that makes an outlier, relative to the median distance
+_SIGNIFICANT_DRIFT = 6.0  # smallest drift that is corrected, relative to the residual of a line
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClockFit:
-    """Offsets to subtract from each rank's recorded times; arrays have one item per rank."""
+    """Offsets to subtract from each rank's recorded times, with one array item per rank."""
 
     offset_ns: Ints
     residual_ns: Ints
     collectives: Ints  # number of collectives used
-    part: Ints  # number of the part, within which collectives connect the ranks
+    part: Ints  # number of each rank's part; collectives connect the ranks of a part
     drift_ppm: Floats
     recorded_residual_ns: Ints
     origin_offset_ns: int  # added to all times so that none is negative
-    drift_ns: Ints  # how far drift moves each clock over the trace; 0 if no drift is clear
+    drift_ns: Ints  # how far each clock drifts over the trace; 0 if no drift is clear
 
     @property
     def is_needed(self) -> bool:
-        """Whether a recorded clock is off by clearly more than the residual of the fit."""
+        """Whether a recorded clock is off by clearly more than the fit's residual."""
         # The residual of a fit to few collectives is always small.
         enough = self.collectives >= MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
     @property
     def drift_text(self) -> str:
-        """How much the clocks drift: ``clocks drift by up to 20 ppm, …``; empty without drift."""
+        """How much the clocks drift: ``clocks drift by up to 20 ppm, …``; "" without drift."""
         worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
         if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
             return ""
@@ -94,15 +94,15 @@ class ClockFit:
 
 @dataclass(frozen=True, slots=True)
 class RankClock:
-    """A line from the times of a rank's table to the clock of the job."""
+    """A line that maps a rank's table times to the clock of the job."""
 
     shift_ns: int
-    rate: float = 0.0  # how much the shifted clock gains on the job's clock per ns
-    ahead_ns: float = 0.0  # how far it is ahead at `center_ns`
+    rate: float = 0.0  # ns that the shifted clock gains on the job's clock per ns
+    ahead_ns: float = 0.0  # its lead at `center_ns`
     center_ns: float = 0.0
 
     def to_job(self, time_ns: Ints) -> Ints:
-        """Return times on the clock of the job."""
+        """Convert times of the rank's table to the clock of the job."""
         shifted: Ints = time_ns + self.shift_ns
         if not self.rate and not self.ahead_ns:
             return shifted
@@ -111,7 +111,7 @@ class RankClock:
         return shifted
 
     def to_rank(self, time_ns: Ints) -> Ints:
-        """Return times of the rank's table, from times on the clock of the job."""
+        """Convert times on the clock of the job to times of the rank's table."""
         ahead = (self.rate * (time_ns - self.center_ns) + self.ahead_ns) / (1 - self.rate)
         shifted: Ints = time_ns + np.rint(ahead).astype(np.int64)
         return shifted - self.shift_ns
@@ -119,7 +119,7 @@ class RankClock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftFit:
-    """Lines of the ranks' clocks relative to the clock of the lowest rank in their part.
+    """Lines of the ranks' clocks relative to the clock of each part's lowest rank.
 
     Times are on fitted clocks: recorded times minus the offset of `ClockFit`.
     """
@@ -128,7 +128,7 @@ class DriftFit:
     ahead_ns: Floats
     center_ns: float
     residual_ns: int
-    note: str  # how much the clocks drift, and how well lines fit; empty if offsets suffice
+    note: str  # how much clocks drift, and how well lines fit; "" if offsets suffice
 
 
 @check_arguments
@@ -156,7 +156,7 @@ def clock_offsets(
     selection, window : Selection, (start_ns, end_ns), optional
         Restricts the fit to collectives with a selected event in the window.
     ranks : iterable of int, optional
-        Restricts the rows to these ranks; the fit uses all.
+        Restricts the rows to these ranks; the fit uses all ranks.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def clock_offsets(
 
 @memoize
 def clock_fit(traces: TraceSet) -> ClockFit:
-    """Return the fit from all collectives; it does not depend on the clock of the trace set."""
+    """Return the fit from all collectives, regardless of the clock of the trace set."""
     match = matching(traces)
     return _fit(match, np.ones(len(match), dtype=bool))
 
@@ -235,7 +235,7 @@ def _early_leavers_note(match: Matching) -> str:
 
 
 def _fit(match: Matching, used: Bools) -> ClockFit:
-    """Return the fit from the `used` entries that are suitable."""
+    """Return the fit from those `used` entries that are suitable."""
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable_mask(match)
@@ -275,9 +275,9 @@ def _origin_offset_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable_mask(match: Matching) -> Bools:
-    """Return a mask of the entries to fit, which are in collectives that all ranks leave together.
+    """Return a mask of the entries to fit, whose collectives all ranks leave together.
 
-    In a group without such collectives, these are the entries in which no rank may leave early.
+    A group without such collectives contributes the entries in which no rank may leave early.
     """
     is_synchronizing = np.isin(match.event_field("operation"), SYNCHRONIZING_OPERATIONS)
     has_synchronizing = mask_of_rows(match.group[is_synchronizing], len(match.groups))
@@ -287,7 +287,7 @@ def _usable_mask(match: Matching) -> Bools:
 
 
 def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
-    """Return the distance of each value from the median of the collective's other entries."""
+    """Return each value's distance from the median of the collective's other entries."""
     order = np.lexsort((values, collective))
     ordered, group = values[order], collective[order]
     position = np.arange(len(group))
@@ -295,10 +295,10 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
     last = np.searchsorted(group, group, side="right") - 1
 
     def skip_entry(middle: Ints) -> Ints:
-        # `middle` does not count the entry itself, so positions from there on are one higher.
+        # `middle` skips the entry itself, so positions at or after the entry move up by one.
         return np.clip(middle + (middle >= position), first, last)
 
-    # The median is the mean of the two middle values, which are the same for an odd number.
+    # The median is the mean of the two middle values, which coincide if the number is odd.
     low, high = skip_entry((first + last - 1) // 2), skip_entry((first + last) // 2)
     deviations = np.empty(len(group))
     # Halving comes last, so that integers remain exact.
@@ -307,7 +307,7 @@ def deviation_from_peers(collective: Ints, values: Ints | Floats) -> Floats:
 
 
 class _RankPairs(NamedTuple):
-    """Pairs of ranks with common collectives, and how their clocks differ."""
+    """Pairs of ranks that share collectives, and the differences between their clocks."""
 
     left: Ints
     right: Ints
@@ -316,7 +316,7 @@ class _RankPairs(NamedTuple):
 
 
 def _solve_offsets(count: int, pairs: _RankPairs) -> tuple[Ints, Ints]:
-    """Return the offset of each rank, and the number of its connected component."""
+    """Return each rank's offset and the number of its connected component."""
     component = _connected_components(count, pairs)
     component_of_pair = component[pairs.left]
     offset = np.zeros(count)
@@ -330,7 +330,7 @@ def _solve_offsets(count: int, pairs: _RankPairs) -> tuple[Ints, Ints]:
 
 
 def _median_differences(collective: Ints, trace: Ints, end: Ints, group: Ints) -> _RankPairs:
-    """Return pairs of ranks in each group, compared by the ends of the group's collectives."""
+    """Return pairs of ranks within each group, compared by the ends of its collectives."""
     blocks: list[tuple[Array, ...]] = []
     for entries in positions_by_code(group, int(group.max(initial=-1)) + 1):
         if not len(entries):
@@ -349,7 +349,7 @@ def _median_differences(collective: Ints, trace: Ints, end: Ints, group: Ints) -
 
 
 def _differences_to_hub(table: Floats) -> _RankPairs:
-    """Compare each column with the one with most values, directly or through other columns."""
+    """Compare each column with the fullest one, directly or through other columns."""
     has_value = ~np.isnan(table)
     hubs = [int(has_value.sum(axis=0).argmax())]
     open_columns = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -363,8 +363,8 @@ def _differences_to_hub(table: Floats) -> _RankPairs:
             rows = common[:, other]
             differences = table[rows, other] - table[rows, hub]
             middle = float(np.median(differences))
-            # For normal noise, the median distance times 1.4826 is the standard deviation. That of
-            # few samples is uncertain.
+            # For normal noise, the median distance times 1.4826 is the standard deviation, which is
+            # uncertain if there are few samples.
             scatter = 1.4826 * float(np.median(np.abs(differences - middle)))
             scatter += _FLOOR_NS + 10_000.0 / len(differences)
             pairs.append((hub, other))
@@ -377,7 +377,7 @@ def _differences_to_hub(table: Floats) -> _RankPairs:
 
 
 def _connected_components(count: int, pairs: _RankPairs) -> Ints:
-    """Return the connected component of each rank; components are numbered by lowest rank."""
+    """Return each rank's connected component; components are numbered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(pairs.left):
         low = np.minimum(part[pairs.left], part[pairs.right])
@@ -391,9 +391,9 @@ def _connected_components(count: int, pairs: _RankPairs) -> Ints:
 
 
 def _least_squares(count: int, pairs: _RankPairs) -> Floats:
-    """Return offsets that fit the differences of pairs, giving less weight to outlying pairs.
+    """Return offsets that fit the pairs' differences, with less weight for outlying pairs.
 
-    The pairs only determine differences, so the first offset is 0.
+    Pairs determine only differences, so the first offset is set to 0.
     """
     left, right, difference_ns, initial_weight = pairs
     weight = initial_weight
@@ -420,10 +420,10 @@ def _least_squares(count: int, pairs: _RankPairs) -> Floats:
 
 
 def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
-    """Return the drift rate of a rank (NaN if unknown) and its total drift (0 if not clear)."""
+    """Return a rank's drift rate (NaN if unknown) and total drift (0 if not clear)."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan"), 0
-    # The slope is computed between early and late collectives.
+    # The slope is the one between early and late collectives.
     order = np.argsort(end, kind="stable")
     third = len(order) // 3
     early, late = order[:third], order[-third:]
@@ -439,7 +439,7 @@ def _drift(end: Ints, residual_ns: Floats) -> tuple[float, int]:
 
 @memoize
 def drift_fit(traces: TraceSet) -> DriftFit:
-    """Return the lines of the ranks' clocks, which are level unless a drift is clear."""
+    """Return the lines of the ranks' clocks, which are flat unless drift is clear."""
     fit, match = clock_fit(traces), matching(traces)
     if not fit.drift_text:
         level = np.zeros(len(match.traces))
@@ -453,8 +453,8 @@ def drift_fit(traces: TraceSet) -> DriftFit:
     collective = np.unique(match.collective[used], return_inverse=True)[1].reshape(-1)
     has_slope = ~np.isnan(fit.drift_ppm)
     rate, level = _lines_from_mean(trace, collective, time_s, end - center_ns, has_slope)
-    # From here on, the clock of each part's lowest rank is the reference instead of the mean clock.
-    # One of its seconds lasts `second` seconds of the mean clock.
+    # From here on, the reference is the clock of each part's lowest rank instead of the mean clock.
+    # One of its seconds lasts `second` seconds on the mean clock.
     first = np.unique(fit.part, return_index=True)[1][fit.part]
     second = 1 - rate[first] / _SECOND_NS
     rate, level = (rate - rate[first]) / second, (level - level[first]) / second
@@ -471,12 +471,12 @@ def drift_fit(traces: TraceSet) -> DriftFit:
 def _lines_from_mean(
     trace: Ints, collective: Ints, time_s: Floats, end_ns: Floats, has_slope: Bools
 ) -> tuple[Floats, Floats]:
-    """Return each clock's gain on the mean clock, in ns per second, and its lead in ns at 0.
+    """Return each clock's gain on the mean clock in ns per second, and its lead at time 0 in ns.
 
     `has_slope` states whether each rank has enough collectives for a slope of its own.
     """
     rate, level = np.zeros((2, len(has_slope)))
-    # Lines of ranks without a common group are compared through other ranks, round by round.
+    # Lines of ranks without a common group are related through other ranks, round by round.
     for _ in range(_ROUNDS_OF_DRIFT):
         ahead_ns = rate[trace] * time_s + level[trace]
         corrected_ns = end_ns - ahead_ns
@@ -490,7 +490,7 @@ def _lines_from_mean(
 
 
 def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return slope and intercept of the line through the points of each group."""
+    """Return slope and intercept of the line through each group's points."""
     count = np.maximum(np.bincount(group, minlength=size), 1)
     mean_x, mean_y = (np.bincount(group, values, size) / count for values in (x, y))
     from_mean = x - mean_x[group]
@@ -500,7 +500,7 @@ def _lines(group: Ints, x: Floats, y: Floats, size: int) -> tuple[Floats, Floats
 
 
 def drift_error_ns(traces: TraceSet) -> int:
-    """Return the maximum drift between two ranks if only offsets are corrected; 0 if unclear."""
+    """Return the maximum drift between two ranks that remains after offsets; 0 if unclear."""
     drift = drift_fit(traces)
     if not drift.note:
         return 0
@@ -511,7 +511,7 @@ def drift_error_ns(traces: TraceSet) -> int:
 
 
 def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock]:
-    """Return, for each rank of a `Matching`, the line to `clock`, ``"host"`` or ``"fitted"``."""
+    """Return, for each rank of a `Matching`, its line to `clock`, ``"host"`` or ``"fitted"``."""
     if clock == traces.clock:
         # These shifts may come from a format's own offsets instead of the fit.
         shifts = [trace.shift_ns for trace in match.traces]
@@ -523,15 +523,15 @@ def rank_clocks(traces: TraceSet, match: Matching, clock: str) -> list[RankClock
     if clock != traces.clock:
         moves = (fit.origin_offset_ns - fit.offset_ns).tolist()
         shifts = [shift + move for shift, move in zip(shifts, moves, strict=True)]
-    # The drift is fitted before instant 0 is moved.
+    # The drift was fitted before time 0 was moved.
     center_ns = drift.center_ns + fit.origin_offset_ns
     lines = zip(shifts, drift.rate.tolist(), drift.ahead_ns.tolist(), strict=True)
     return [RankClock(shift, rate, ahead_ns, center_ns) for shift, rate, ahead_ns in lines]
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return offsets to subtract from each rank's times, and the shift that keeps times >= 0."""
-    # Offsets provided by a format take precedence over those fitted from matched collectives.
+    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
+    # Offsets provided by a format take precedence over offsets fitted from collectives.
     for offsets_of in load_references(
         format_.analyses.clock_offsets for format_ in formats_named(traces.formats)
     ):

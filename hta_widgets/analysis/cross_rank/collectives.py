@@ -1,4 +1,4 @@
-"""The frame of all matched collectives: arrivals, waits, transfers and bandwidths.
+"""The frame of all matched collectives, with arrivals, waits, transfers and bandwidths.
 
 For example, two ranks begin an all-reduce of 4000 bytes at 0 and 30 ns, and both end it at 80 ns.
 Rank 0 waits for 30 ns. The transfer takes 50 ns, which is 80 GB/s as defined by nccl-tests. The bus
@@ -46,13 +46,13 @@ from hta_widgets.trace.memo import memo
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _OTHER = OPERATIONS.index("other")
-#: Collectives whose members state different sizes; the largest is the size of the message.
+#: Collectives whose members state different sizes. The largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
-#: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
+#: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n of it, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")
 _SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 _UNSPLIT = operation_codes("broadcast", "reduce", "send_recv")
-#: Largest bandwidth of slow ranks, relative to that of the others.
+#: Largest bandwidth of slow ranks, relative to the other ranks.
 _SLOW_RATIO = 2 / 3
 
 
@@ -85,7 +85,7 @@ def collectives(
         The clock of the times, see `TraceSet.with_clock`. Default: the trace set's clock.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events whose rows are returned, restricted by time and ranks. Default: all. Events are
-        not clipped at the window.
+        not clipped to the window.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def collectives(
 
 
 def _link_shares(match: Matching, links: Sequence[DeviceLink], bus: Floats) -> Floats:
-    """Return bandwidths as shares of the bandwidth of each rank's link; NaN across nodes."""
+    """Return bandwidths as shares of each rank's link bandwidth; NaN for groups across nodes."""
     headers = dict(zip((trace.rank for trace in match.traces), match.headers, strict=True))
     members = {rank for group in match.groups for rank in group.ranks}
     nodes = count_nodes(match.groups, node_numbers(headers, members | set(headers))[0])
@@ -202,12 +202,12 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
 
 
 def _group_sizes(match: Matching) -> Ints:
-    """Return the size of each entry's group; the number of ranks with events if it is unknown."""
+    """Return the group size of each entry, or the number of ranks with events if it is unknown."""
     return match.per_entry(np.where(match.expected > 0, match.expected, match.sizes()))
 
 
 def bus_factor(operation: Ints, members: Ints) -> Floats:
-    """Return the part of each message that a link carries; NaN if it is unknown."""
+    """Return the share of each message that a link carries; NaN if unknown."""
     share = (members - 1) / np.maximum(members, 1)
     return np.select(
         [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _UNSPLIT)],
@@ -217,18 +217,18 @@ def bus_factor(operation: Ints, members: Ints) -> Floats:
 
 
 class BusBandwidth(NamedTuple):
-    """The median bus bandwidth of messages with one size."""
+    """The median bus bandwidth of messages of the same size."""
 
     size_bytes: int
     gb_per_s: float
-    includes_waits: bool  # whether some of the times include waits for other ranks
-    #: Ranks with a much lower bandwidth than others, to which `gb_per_s` applies; otherwise empty.
+    includes_waits: bool  # whether some times include waits for other ranks
+    #: Ranks with a much lower bandwidth than others, to which `gb_per_s` then applies.
     slow_ranks: tuple[int, ...] = ()
     others_gb_per_s: float = np.nan
 
 
 class ExposedOperation(NamedTuple):
-    """The operation with the most exposed transfers, and its share of the time."""
+    """The operation with the most exposed transfer time, and its share of the time."""
 
     operation: str
     share: float
@@ -236,13 +236,13 @@ class ExposedOperation(NamedTuple):
 
 
 def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperation | None:
-    """Return the operation with the most exposed transfers.
+    """Return the operation with the most exposed transfer time.
 
     If messages with known bandwidth have at least half of the exposed time, their times are
-    compared by operation and size, and the result has the bus bandwidth of that size. If some ranks
-    have at most two thirds of the bandwidth of others, it is their bandwidth. A message takes its
-    transfer time if it is matched on all its ranks, otherwise the time of its event, with waits.
-    The result is None if no communication is exposed, or if names do not state the operation.
+    compared by operation and size, and the result has the bus bandwidth for that size. If some
+    ranks have at most two thirds of the bandwidth of others, it is their bandwidth. A message takes
+    its transfer time if it is matched on all its ranks, otherwise its event's time, with waits. The
+    result is None if no communication is exposed, or if names do not state the operation.
     """
     calls = _exposed_calls(traces, clock)
     by_operation_ns = calls.groupby("operation")["exposed"].sum()
@@ -266,7 +266,7 @@ def largest_exposed_operation(traces: TraceSet, clock: Clock) -> ExposedOperatio
 
 
 def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
-    """Return the bandwidth of messages with one size, or of slow ranks if some are slower."""
+    """Return the bandwidth for messages of one size, or of only the slow ranks if any."""
     includes_waits = bool(messages["waits"].any())
     of_ranks = messages.groupby("rank")["bus"].median()
     is_slow = of_ranks <= _SLOW_RATIO * of_ranks.max()
@@ -277,9 +277,9 @@ def _bus_bandwidth(size: int, messages: pd.DataFrame) -> BusBandwidth:
 
 
 def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
-    """Return the communication of groups of several ranks, and how long its transfer is exposed.
+    """Return the communication of groups of several ranks, and its exposed transfer times.
 
-    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits``: its time may include waits.
+    ``bus`` is the bus bandwidth in GB/s, NaN if unknown; ``waits``: times may include waits.
     """
     match = matching(traces)
     wait_of_entry = arrival_times(traces, match, clock).wait_ns
@@ -289,7 +289,7 @@ def _exposed_calls(traces: TraceSet, clock: Clock) -> pd.DataFrame:
     for trace, events, entries in zip(match.traces, match.events, match.of_trace, strict=True):
         complete = entries[is_complete[entries]]
         members = np.array([group.size for group in events.groups], dtype=np.int64)[events.group]
-        members[events.source >= 0] = 2  # the sender and the receiver
+        members[events.source >= 0] = 2  # sender and receiver
         members[match.place[complete]] = group_sizes[complete]
         wait_ns = np.full(len(events.rows), -1, dtype=np.int64)  # -1 if unknown
         wait_ns[match.place[complete]] = wait_of_entry[complete]

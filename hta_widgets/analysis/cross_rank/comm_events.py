@@ -1,7 +1,7 @@
 """The communication events of a rank, with the args that identify their collective.
 
 `comm_events` returns the collectives on the rank's device. For a job on CPUs, `host_comm_events`
-returns the ranges that PyTorch records around those of Gloo, MPI and UCC (``gloo:all_reduce``).
+returns PyTorch's ranges around collectives of Gloo, MPI and UCC (``gloo:all_reduce``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hta_widgets.trace.host_stack import name_mask, names_match, nested_parents
 from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
-#: The operations of communication libraries. If a name contains several, the first listed applies.
+#: Operations of communication libraries. In a name that contains several, the first listed counts.
 OPERATIONS: tuple[str, ...] = (
     "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
     "scatter", "barrier", "send_recv", "other",
@@ -55,14 +55,14 @@ _NAME = "Collective name"
 _GROUP = "Process Group Name"
 _RANKS = "Process Group Ranks"
 _SIZE = "Group size"
-#: Ranges of libraries that run collectives on hosts.
+#: Names of ranges of libraries that run collectives on hosts.
 _LIBRARY = re.compile(HOST_LIBRARIES)
 _DESCRIPTION = "Process Group Description"
-#: Args taken from the operator above the launch if the event lacks them.
+#: Args that come from the operator around the launch if the event lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
 _SHAPES = ("Input Dims", "Input type")
-#: Patterns of type names in C++ and Python, by the bytes per element as stored by PyTorch. Elements
-#: of less than a byte count as 1 byte, whether or not they are packed.
+#: Patterns of type names in C++ and Python, keyed by the bytes per element in PyTorch. Elements
+#: smaller than a byte count as 1 byte, packed or not.
 _BYTES = {
     1: r"byte|((un)?signed)?char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4"
     r"|bits(1x8|2x4|4x2|8)|float8_\w+|float4_\w+_x2",
@@ -75,12 +75,12 @@ _RECORD = re.compile(rf"{PARAM_COMMS}$")
 #: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
-#: Name of the kernel that sends and receives, for a pair of ranks or for a coalesced batch.
+#: Name of the send-receive kernel, for a pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _POINT_TO_POINT = _SENDS | _RECEIVES
-#: With at least this many elements, the size counts as unknown, so that sums fit in int64.
+#: With this many elements or more, the size counts as unknown, so that sums fit in int64.
 MAX_ELEMENTS = 1 << 48
-_LEVELS = 16  # maximum depth of a launch below the operator that names its process group
+_LEVELS = 16  # maximum depth of a launch below the operator that states its process group
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +95,19 @@ class HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class JobHeader:
-    """The job according to a file's header; `world_size` is -1 and `host` empty if missing."""
+    """The job as described by a file's header. If missing, `world_size` is -1 and `host` is ""."""
 
     world_size: int
     groups: tuple[HeaderGroup, ...]
     host: str = ""
-    devices: int = 0  # number on the host; 0 if they are not listed
+    devices: int = 0  # number on the host; 0 if the header does not list them
     #: the properties of the first device
     first_device: Mapping[str, Any] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
 def intern_ranks(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Intern a tuple of ranks, so that equal tuples are one object."""
+    """Intern a tuple of ranks so that equal tuples are the same object."""
     return ranks
 
 
@@ -119,7 +119,7 @@ def parse_ranks(text: str) -> tuple[int, ...]:
 
 @memoize
 def job_header(trace: Trace) -> JobHeader:
-    """Return the job according to the header of a rank's file."""
+    """Return the job as described by the header of a rank's file."""
     host = str(trace.host or trace.metadata.get("host_name") or "")
     devices = trace.metadata.get("deviceProperties")
     devices = devices if isinstance(devices, list) else []
@@ -146,19 +146,19 @@ def _group(entry: dict[str, object]) -> HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """A process group as named by one rank, or the stream of events without a group."""
+    """A process group as named by one rank, or the stream of events that name no group."""
 
     name: str
     ranks: tuple[int, ...]
-    listed: str  # list of ranks as in the args, which may be truncated
+    listed: str  # ranks as listed in the args, possibly truncated
     size: int  # -1 if unknown
-    stream: int = -1  # stream of events without a group
+    stream: int = -1  # stream of events that name no group
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommEvents:
-    """The communication of a rank, sorted by start, with times as in its table."""
+    """A rank's communication, sorted by start, on the clock of its table."""
 
     rows: Rows
     start_ns: Ints
@@ -169,19 +169,19 @@ class CommEvents:
     group: Ints  # codes into `groups`
     groups: list[GroupName]
     size_bytes: Ints  # -1 if unknown
-    content: list[Hashable]  # label and size, which all members of a collective have in common
+    content: list[Hashable]  # label and size, which are the same on all members of a collective
     content_code: Ints  # codes into `content`
     sequence: Ints  # -1 if unknown
-    source: Ints  # ranks of a send and its receive; -1 for collectives
+    source: Ints  # sending and receiving rank; -1 for collectives
     target: Ints
-    early: Ints  # 1 if a rank may leave before the last one arrives
-    #: code in `dtypes` if the size is unknown because of the element type, else -1
+    early: Ints  # 1 if a rank may leave before the last rank arrives
+    #: code in `dtypes` if the size is unknown because of the element type, otherwise -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
 
     @property
     def is_single_rank(self) -> Bools:
-        """Whether each event's group has one rank."""
+        """Whether each event's group consists of one rank."""
         return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
 
     @property
@@ -195,7 +195,7 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args."""
     # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    # A range around the launch, ``nccl:all_reduce``, may name what args and kernel do not.
+    # A range around the launch, such as ``nccl:all_reduce``, may supply a name that both lack.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
     stated = event_args(trace, rows, COMMUNICATION_KEYS)
@@ -242,7 +242,7 @@ def host_comm_events(trace: Trace) -> CommEvents:
 
 
 def _identify(trace: Trace, rows: Rows, events: dict[str, list[Any]]) -> CommEvents:
-    """Return the `CommEvents` of rows of a table; `events` are the columns of their args."""
+    """Return the `CommEvents` of table rows, given their args as columns in `events`."""
     table = trace.table
     sequence = to_int64(events.pop("Seq"))
     events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
@@ -299,13 +299,13 @@ def _records(trace: Trace) -> Rows:
 
 
 def recorded_operators(trace: Trace, rows: Rows) -> Ints:
-    """Return the ``record_param_comms`` operator that launched each event; -1 without one."""
+    """Return the ``record_param_comms`` operator that launched each event; -1 if there is none."""
     return _enclosing_events(trace, trace.launch_of[rows], _RECORD)
 
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
-    """Return ``rank, peer, bytes, group, start_ns`` of sends that one kernel runs together."""
-    # A batch's kernel (``batch_isend_irecv``) does not state peers, but the host records each send.
+    """Return ``rank, peer, bytes, group, start_ns`` of sends that run together in one kernel."""
+    # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
     launched = recorded_operators(trace, comm_events(trace).rows)
     records = np.setdiff1d(_records(trace), launched)
@@ -320,12 +320,12 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
 
 
 def _distinct_rows(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
-    """Return each event's number among the distinct events, and the columns of these."""
+    """Return each event's index among the distinct events, and the columns of distinct events."""
     events = list(zip(*columns.values(), strict=True))
     try:
         distinct_of_event, events = factorize(events)
     except TypeError:
-        # If a value is a list instead of a string, the events cannot be hashed.
+        # If a value is a list instead of a string, events cannot be hashed.
         distinct_of_event = np.arange(len(events))
     return distinct_of_event, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
@@ -338,7 +338,7 @@ def factorize(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 
 
 def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
-    """Set element number and type of calls that state no size, from their input shapes.
+    """Derive the number and type of elements from input shapes, for calls that state no size.
 
     Gathers are excluded, because they move more than their inputs.
     """
@@ -364,7 +364,7 @@ def _take_shapes(trace: Trace, rows: Rows, args: dict[str, list[Any]]) -> None:
 
 
 def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators: Ints) -> None:
-    """Set the args at some places to those of operators; -1 means no operator."""
+    """Replace the args at some places with the args of operators, where not -1."""
     places, operators = places[operators >= 0], operators[operators >= 0]
     for key, column in event_args(trace, operators, _OF_OPERATORS).items():
         for place, value in zip(places.tolist(), column, strict=True):
@@ -372,7 +372,7 @@ def _take_args(trace: Trace, args: dict[str, list[Any]], places: Ints, operators
 
 
 def _records_before(trace: Trace, rows: Rows) -> Ints:
-    """Return the ``record_param_comms`` of each range: the latest since the previous range."""
+    """Return the latest ``record_param_comms`` between each range and the previous one."""
     table, records = trace.table, _records(trace)
     record_of_range = np.full(len(rows), -1, dtype=np.int64)
     for track in np.unique(table.track[rows]).tolist():
@@ -388,8 +388,8 @@ def _records_before(trace: Trace, rows: Rows) -> Ints:
 def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
     """Name collectives that neither args nor kernel name, from the range around their launch.
 
-    Two kernels do not name their collective: NCCL's generic kernel, and its kernel for sends, which
-    also runs ``all_to_all``. `stated` has the names from args and is completed in place.
+    Two kernels do not identify their collective: NCCL's generic kernel, and its kernel for sends,
+    which also runs ``all_to_all``. `stated`, the names from args, is completed in place.
     """
     table = trace.table
     kernels = [table.names[code] for code in table.name[rows].tolist()]
@@ -409,7 +409,7 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 
 
 def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the innermost event around each of `rows` with a matching name; -1 if none."""
+    """Return the innermost event with a matching name around each of `rows`, or -1."""
     table = trace.table
     enclosing = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, text in enumerate(table.names.values) if name.match(text)]
@@ -428,11 +428,11 @@ def _enclosing_events(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
 def _shared_label(
     trace: Trace, kernel: str, stated: str | None, *, states_groups: bool, has_peer: bool
 ) -> str:
-    """Return a label that all members of a collective have, or one of this rank only.
+    """Return a label that all members of a collective share, or one unique to this rank.
 
-    A name in the args takes precedence over the kernel's name, which is that of the algorithm and
-    equal on all members. If the file names groups, a kernel of sends and receives without a name in
-    its args is a coalesced batch, whose peers are not recorded.
+    A name in the args takes precedence over the kernel's name, which states the algorithm and is
+    the same on all members. If the file names groups, a kernel of sends and receives without a name
+    in its args is a coalesced batch, whose peers are not recorded.
     """
     if stated is None:
         is_batch = states_groups and _kernel_label(kernel) == _BATCH
@@ -466,25 +466,25 @@ def bytes_of(dtype: str) -> int:
 
 
 def message_bytes(elements: Ints, bytes_each: Ints) -> Ints:
-    """Return the sizes of messages, -1 if unknown; `bytes_each` are the bytes per element."""
+    """Return message sizes, -1 if unknown, given the number of bytes per element."""
     is_known = (elements >= 0) & (elements < MAX_ELEMENTS) & (bytes_each > 0)
     return np.where(is_known, np.where(is_known, elements, 0) * bytes_each, -1)
 
 
 def sum_known_bytes(sizes: Ints) -> int:
-    """Sum the known sizes; -1 if none is known."""
+    """Return the sum of the known sizes; -1 if none is known."""
     known_sizes = sizes[sizes >= 0]
     return int(known_sizes.sum()) if len(known_sizes) else -1
 
 
 def count_unsized(events: CommEvents, rows: Array) -> Counter[str]:
-    """Count events of unknown size by their unknown element type."""
+    """Count events whose size is unknown, by element type."""
     codes = events.unsized[rows] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
-    """Return a note about events whose size is unknown because of their element type."""
+    """Return a note about events whose size is unknown due to their element type."""
     total = sum(counts, Counter[str]())
     named = ", ".join(repr(name) for name in sorted(total))
     return f"sizes of {total.total()} events are unknown: elements of type {named}" if total else ""
@@ -493,7 +493,7 @@ def unsized_note(counts: Iterable[Counter[str]]) -> str:
 def _send_recv_ranks(
     trace: Trace, args: dict[str, list[Any]], labels: list[str]
 ) -> tuple[Ints, Ints]:
-    """Return the sending and the receiving rank; PyTorch records only the peer."""
+    """Return the sending and receiving ranks, as PyTorch records only the peer."""
     own_rank = stated_rank(trace)
     source, target = to_int64(args["Src Rank"]), to_int64(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
@@ -509,7 +509,7 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
     texts = [value if isinstance(value, str) else json.dumps(value) for value in args[_RANKS]]
     texts = ["" if text.strip() in {"", "[]", "null"} else text for text in texts]
     sizes = to_int64(args[_SIZE]).tolist()
-    # Events that state neither name nor ranks are grouped by stream.
+    # Events that state neither a group nor ranks are grouped by stream.
     is_stated = [bool(name or text) for name, text in zip(names, texts, strict=True)]
     streams = np.where(is_stated, -1, args["stream"]).tolist()
     codes, keys = factorize(list(zip(names, texts, sizes, streams, strict=True)))
@@ -518,7 +518,7 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
     groups = []
     for (name, text, size, stream), event in zip(keys, first_events, strict=True):
         ranks, configured = parse_ranks(text), config.get(name, ())
-        # Events have long lists truncated; the header may have the whole list.
+        # Long lists are truncated in events, but the header may have the whole list.
         if len(ranks) != size and (len(configured) == size or not ranks):
             ranks = configured
         description = args[_DESCRIPTION][event]
@@ -529,9 +529,9 @@ def _comm_groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[G
 
 
 def recorded_shift(trace: Trace) -> int:
-    """Return the shift from a table's times to the recorded clock.
+    """Return the shift that converts a table's times to the recorded clock.
 
-    Matching always uses this clock, so that collectives have the same numbers on any clock.
+    Matching always uses this clock, so that collectives get the same numbers on any clock.
     """
     return trace.shift_ns + trace.clock_offset_ns
 

@@ -1,8 +1,8 @@
-"""The process groups of a job, from the names and rank lists stated by each rank.
+"""The process groups of a job, from each rank's group names and lists of ranks.
 
-Ranks number their groups independently. For example, the groups of ranks 0 and 1 and of ranks 2 and
-3 may both have the name ``3``; the lists of ranks distinguish them. If the group of ranks 0 and 1
-is ``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th names for a list of ranks are the same group.
+Ranks name their groups independently. For example, the groups of ranks 0 and 1 and of ranks 2 and 3
+may both have the name ``3``, but their lists of ranks differ. If the group of ranks 0 and 1 is
+``dp_0`` on rank 0 and ``dp_1`` on rank 1, the n-th names for a list of ranks are the same group.
 
 Kernels that name no group are grouped by device stream, because a stream serves one group.
 """
@@ -32,22 +32,22 @@ from hta_widgets.trace.trace import Trace
 
 @dataclass(slots=True)
 class ProcessGroup:
-    """A process group of a trace set; unknown `ranks` are empty, an unknown `size` is -1."""
+    """A process group of a trace set. Unknown `ranks` are empty; an unknown `size` is -1."""
 
     label: str
     ranks: tuple[int, ...]
     size: int
-    named: bool  # otherwise, the events of a stream
+    named: bool  # if not, it stands for the events of a stream
     description: str = ""
 
 
 def identify_groups(
     traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[JobHeader]
 ) -> tuple[list[list[int]], list[ProcessGroup]]:
-    """Return the numbers of each trace's groups in a common list of groups, and that list.
+    """Return each trace's groups as indices into a common list of groups, and that list.
 
-    A group is identified by its name and the list of its ranks. If no two ranks have a common name
-    for the groups with the same list, the n-th names of the ranks are the same group.
+    A group is identified by its name and list of ranks. If no two ranks share a name for groups
+    with the same list, the n-th name on each rank stands for the same group.
     """
     columns = traces, events, headers, _run_numbers(traces), _stream_identities(events)
     comms = [_RankComm(*fields) for fields in zip(*columns, strict=True)]
@@ -69,7 +69,7 @@ def identify_groups(
             ranks = ranks_by_stream.get(stated_group.stream, stated_group.ranks)
             group = replace(stated_group, ranks=ranks)
             members = _members_key(group, comm.run)
-            # Identifies the group among the groups with the same members, on all traces.
+            # Distinguishes the groups with the same members, equally on all traces.
             identity: Hashable = group.name
             if group.stream >= 0:
                 identity = comm.streams[group.stream]
@@ -84,15 +84,15 @@ def identify_groups(
 
 
 def _are_all_distinct(names_by_trace: Collection[list[str]]) -> bool:
-    """Return whether there are several traces, and no two of them have a common name."""
+    """Return whether there are several traces and no two of them share a name."""
     names = [name for names_of_trace in names_by_trace for name in set(names_of_trace)]
     return len(names_by_trace) > 1 and len(set(names)) == len(names)
 
 
 def _stream_identities(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return, by trace, the identity of each stream without a group.
+    """Return, per trace, the identity of each stream without a group.
 
-    It is the stream's number or, if numbers differ, its position among the trace's streams.
+    It is the stream's number or, if numbers differ between traces, the position among its streams.
     """
     used = [sorted({group.stream for group in comm.groups if group.stream >= 0}) for comm in events]
     is_same_everywhere = len({tuple(numbers) for numbers in used if numbers}) <= 1
@@ -103,9 +103,9 @@ def _stream_identities(events: Sequence[CommEvents]) -> list[dict[int, int]]:
 
 
 def _run_numbers(traces: Sequence[Trace]) -> list[int]:
-    """Return a number for each trace's run; runs loaded together may have equal rank numbers.
+    """Return the run number of each trace, as runs loaded together may have equal rank numbers.
 
-    The first trace of each rank of a job belongs to the first run, the second to the second.
+    The first trace of each rank in a job belongs to the first run, the second to the second.
     """
     traces_of_rank: Counter[tuple[str | None, int]] = Counter()
     numbers: dict[tuple[str | None, int], int] = {}
@@ -119,10 +119,10 @@ def _run_numbers(traces: Sequence[Trace]) -> list[int]:
 
 
 def _members_key(group: GroupName, run: int) -> Hashable:
-    """Return a key that is equal for groups of the same ranks of a run."""
+    """Return a key that is equal for groups of the same ranks in a run."""
     if group.stream >= 0:
         return ("stream", group.ranks, run)
-    # The event's list is used, because not every file has a header that completes long lists.
+    # The event's list takes precedence, because not every header completes long lists.
     return (_numbers_in(group.listed) or group.ranks, group.size, run)
 
 
@@ -140,7 +140,7 @@ class _RankComm:
     streams: dict[int, int]  # identity of each stream without a group
 
     def sequence(self, identity: int, contents: dict[Hashable, int]) -> RankSequence:
-        """Return the events on the stream with an identity; missing `contents` get a code."""
+        """Return the events on the stream with an identity; add codes for missing `contents`."""
         events, shift_ns = self.events, recorded_shift(self.trace)
         is_on_stream = [self.streams.get(group.stream) == identity for group in events.groups]
         rows = np.flatnonzero(np.array(is_on_stream, bool)[events.group])
@@ -155,10 +155,10 @@ class _RankComm:
 
 
 def _ranks_of_streams(comms: Sequence[_RankComm]) -> list[dict[int, tuple[int, ...]]]:
-    """Return, by trace, the ranks of streams without a group, if headers and times show them.
+    """Return, per trace, the ranks of streams without a group, if headers and times imply them.
 
     A stream serves one group: the largest group in the header whose ranks' events can belong to the
-    same collectives. The ranks are unknown if these are all ranks, or if possible groups overlap.
+    same collectives. The ranks are unknown if it has all ranks, or if possible groups overlap.
     """
     contents: dict[Hashable, int] = {}
     comm_of_rank = {(comm.run, stated_rank(comm.trace)): comm for comm in comms}
@@ -196,7 +196,7 @@ def _ranks_of_streams(comms: Sequence[_RankComm]) -> list[dict[int, tuple[int, .
 def _label_groups(
     names_and_runs: list[tuple[GroupName, int]], headers: Sequence[JobHeader]
 ) -> list[ProcessGroup]:
-    """Return groups with distinct labels, from the name of each and the number of its run."""
+    """Return groups with distinct labels, given each group's name and run number."""
     names = Counter((group.name, run) for group, run in names_and_runs if group.stream < 0)
     groups: list[ProcessGroup] = []
     used_labels: set[str] = set()
@@ -225,14 +225,14 @@ def _label_groups(
 
 
 def world_size(headers: Iterable[JobHeader]) -> int:
-    """Return the job's number of ranks as in the files' headers; -1 if unknown."""
+    """Return the job's number of ranks according to file headers; -1 if unknown."""
     return most_frequent_size(header.world_size for header in headers) or -1
 
 
 def missing_ranks(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], headers: Sequence[JobHeader]
 ) -> int:
-    """Return how many ranks of the job, according to groups and headers, have no file."""
+    """Return how many of the job's ranks, according to groups and headers, have no file."""
     loaded = loaded_ranks(traces)
     named = {rank for group in groups for rank in group.ranks}
     return max(len(named - loaded), world_size(headers) - len(loaded), 0)
@@ -241,10 +241,10 @@ def missing_ranks(
 def missing_peers_mask(
     traces: Sequence[Trace], groups: Sequence[ProcessGroup], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
-    """Return, for each rank, whether the file of another rank of its groups is missing.
+    """Return, for each rank, whether another rank in its groups has no file.
 
-    `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
-    later in another group, may have waited for a missing rank.
+    `keys` are each rank's groups, as indices into `groups`. A rank that is late in such a group, or
+    later in another one, may have waited for a missing rank.
     """
     loaded = loaded_ranks(traces)
     members = Counter(number for groups_of_rank in keys for number in set(groups_of_rank))
@@ -256,5 +256,5 @@ def missing_peers_mask(
 
 
 def loaded_ranks(traces: Iterable[Trace]) -> set[int]:
-    """Return the ranks that have files, by the numbers stated in the files."""
+    """Return the ranks that have files, as numbered in the files."""
     return {stated_rank(trace) for trace in traces}

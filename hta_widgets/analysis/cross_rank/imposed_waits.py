@@ -1,9 +1,9 @@
 """How long other ranks wait for each rank that arrives last at a collective.
 
-For example, four ranks wait for 20, 16, 16 and 0 ns: 52 ns are charged to the last rank. For 12 ns
-they would have computed anyway, so that they go on 40 ns later. If a quarter of the rank's lateness
-was inherited (`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the
-three others lose 30 / (3 * 200) = 5 % of their time to it.
+For example, four ranks wait for 20, 16, 16 and 0 ns, so 52 ns are charged to the last rank. For 12
+ns they compute while they wait, so they lose 40 ns. If a quarter of the rank's lateness was
+inherited (`lateness`), the rank cost the others 30 ns, ``lost_ns``. In a step of 200 ns, the three
+others lose 30 / (3 * 200) = 5 % of their time to it.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, mask_of_rows, p
 from hta_widgets.trace.memo import iter_ranks, memo
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Smallest own lateness of ranks that are late together, as a share of the last one's.
+#: Smallest own lateness of a rank that is late with the last one, relative to the last one's.
 MIN_AS_LATE = 0.75
-#: If its own share of its lateness is smaller, the last rank is late because of another rank.
+#: If less of its lateness is its own, the last rank is late because of another rank.
 _MIN_OWN_SHARE = 0.5
-#: Ranks of a group count as companions from this loss, relative to the largest loss in a group.
+#: A rank's peers are the members of groups with at least this share of its largest group loss.
 _MIN_GROUP_RATIO = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives to count, and the rank charged with each; one item per entry.
+    """The matched collectives to count, and the rank charged with each, one item per entry.
 
-    If several ranks arrive last together, the lowest is charged. Other entries have times of 0.
+    If several ranks arrive last together, the lowest is charged. Other entries have zero times.
     """
 
     match: Matching
@@ -57,20 +57,20 @@ class ImposedWaits:
     late: EntryLateness
     clock: Clock
     matched: dict[str, int]
-    steps: Ints  # numbers of the steps
+    steps: Ints  # step numbers
     step: Ints  # positions in `steps`
     step_ns: Floats  # duration of each of `steps`
-    stated_steps: bool  # whether the files state steps; otherwise they are estimated
+    stated_steps: bool  # whether the files state steps; if not, steps are estimated
     is_counted: Bools  # whether the collective is selected
     is_charged: Bools
-    is_only_last: Bools  # charged, and alone in arriving last
+    is_only_last: Bools  # charged, and the only one to arrive last
     imposed_ns: Ints  # waits of the others
-    exposed_ns: Ints  # the time without compute by which the collective ends later for the others
-    lost_ns: Ints  # the part of `exposed_ns` that the rank did not inherit
+    exposed_ns: Ints  # time without compute by which the collective ends later for the others
+    lost_ns: Ints  # part of `exposed_ns` that the rank did not inherit
 
     @property
     def is_late(self) -> Bools:
-        """Whether the rank is last, or is nearly as late and has the loss of the last one."""
+        """Whether the rank is last, or nearly as late and charged with the last rank's loss."""
         return self.is_charged | (self.lost_ns > 0)
 
     def sum_by_step(self, values: Array) -> Array:
@@ -86,13 +86,13 @@ class ImposedWaits:
         return totals
 
     def complete_counts(self) -> Ints:
-        """Return the number of each rank's collectives in which all members have events."""
+        """Return, for each rank, the number of collectives in which all members have events."""
         return self.sum_by_rank(self.is_counted & self.match.per_entry(self.match.is_complete))
 
     def companion_counts(self, min_group_ratio: float = _MIN_GROUP_RATIO) -> Ints:
-        """Return the number of other ranks with which each rank has common collectives; at least 1.
+        """Return the number of peers that share collectives with each rank; at least 1.
 
-        A group counts if it has at least this share of the rank's largest loss in a group.
+        A group counts if its loss is at least this share of the rank's largest loss in a group.
         """
         match = self.match
         shape = match.lane.max(initial=-1) + 1, len(match.traces)
@@ -104,16 +104,16 @@ class ImposedWaits:
         return np.maximum(shared - 1, 1)
 
     def shares_of_others(self, *costs_ns: Array) -> list[Floats]:
-        """Return costs of entries by (step, rank), as shares of the companions' time.
+        """Return the cost of each entry by (step, rank), as a share of its peers' time.
 
-        If clocks differ by more than a step, waits are longer than the step, and the share is 1.
+        The share is at most 1, even if clocks that differ by more than a step lengthen the waits.
         """
         time_ns = np.outer(self.step_ns, self.companion_counts())
         return [np.minimum(self.sum_by_step(cost_ns) / time_ns, 1.0) for cost_ns in costs_ns]
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the ranks charged with collectives, and their cost; `clock` as in `exposed_waits`."""
+    """Return the rank charged with each collective, and its cost; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or shared_clock(traces)
 
@@ -133,7 +133,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
 
     fields = memo(traces, ("lateness", name), derive)
     times, late = fields["times"], fields["late"]
-    # Imposed waits include the waits of all ranks, even of ranks that are not shown.
+    # Imposed waits include the waits of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = count_selected(match, everyone)
     is_counted = match.reduce_per_entry(np.logical_or, selected)
@@ -160,10 +160,10 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
     """Return the part of `exposed_ns` that ranks did not inherit.
 
     If the last rank inherited most of its lateness, the loss belongs to the rank that is nearly as
-    late by itself. For example, two ranks wait for the third in their tensor group, and all are 10
-    ns late to the next collective of all ranks. Whichever is last there, the third is charged.
+    late by itself. For example, two ranks wait for the third in their tensor group, and all arrive
+    10 ns late at the next collective of all ranks. Whichever arrives last, the third is charged.
     """
-    # At most one entry of a collective is charged, so sums over a collective are its values.
+    # At most one entry per collective is charged, so the sum over a collective is its value.
     last_late_ns = match.reduce_per_entry(np.add, np.where(is_charged, late.late_ns, 0.0))
     last_share = match.reduce_per_entry(np.add, np.where(is_charged, late.own_share, 0.0))
     loss_ns = match.reduce_per_entry(np.add, exposed_ns)
@@ -176,12 +176,12 @@ def _lost_ns(match: Matching, late: EntryLateness, is_charged: Bools, exposed_ns
 
 
 def own_shares(work: ImposedWaits) -> Floats:
-    """Return by (step, rank) how much longer a rank works than the others of its group.
+    """Return, by (step, rank), how much longer a rank works than the others in its group.
 
-    It is a share of the step, and counts only as far as the others wait for longer. Of several
-    groups, the one counts in which the rank works most. Ranks that send to each other may be stages
-    of a pipeline with different work, so they do not count. NaN stands for ranks without a group,
-    and for the first step of a group, as the time before its first collective is unknown.
+    It is a share of the step, and limited to how much longer the others wait. Of several groups,
+    the one in which the rank works longest counts. Ranks that send to each other are ignored, as
+    they may be pipeline stages with different work. The share is NaN for ranks without a group, and
+    for a group's first step, because the time before its first collective is unknown.
     """
     match, parts_ns = work.match, work.late.excess_ns
     own_ns = np.sum([parts_ns[part] for part in OWN_PARTS], axis=0)
@@ -205,11 +205,11 @@ def own_shares(work: ImposedWaits) -> Floats:
 
 
 def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
-    """Return the entries at which ranks wait for one of `late`, or for a rank that did.
+    """Return the entries at which a rank waits for one of `late`, directly or through others.
 
     A rank passes a wait on if it inherited most of its lateness, and waited mostly for `late` since
-    the previous collective of the group. For example, ranks 0 and 1 wait for rank 2 in their tensor
-    group, so the counterparts of all three wait for rank 2 in their data groups.
+    the group's previous collective. For example, ranks 0 and 1 wait for rank 2 in their tensor
+    group, so the ranks in the data groups of all three wait for rank 2.
     """
     match, times = work.match, work.times
     order = np.lexsort((times.arrival_ns, match.trace))
@@ -228,7 +228,7 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
 
     all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
     is_for_late = np.isin(times.last_rank, late)
-    for _ in match.traces:  # if more ranks passed a wait on, it would return to a rank
+    for _ in match.traces:  # in more rounds, a wait would return to a rank that passed it on
         passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
         grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
         if (grown == is_for_late).all():
@@ -238,19 +238,19 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
 
 
 def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> Floats:
-    """Return the duration of each of `steps`, from the previous step's last collective to its own.
+    """Return the duration of each step, measured between the last collectives of successive steps.
 
-    The first step has the median duration, or that of its collectives if it is longer.
+    The first step has the median duration, or that of its collectives if longer.
     """
     limits, shape = np.iinfo(np.int64), (len(steps), len(match.traces))
-    # By rank, because ranks of several runs that are loaded together have equal steps.
+    # Separate by rank, because several runs that are loaded together have equal steps.
     first_of_ranks = np.full(shape, limits.max)
     last_of_ranks = np.full(shape, limits.min)
     place = step, match.trace
     np.minimum.at(first_of_ranks, place, times.arrival_ns)
     np.maximum.at(last_of_ranks, place, times.end_ns)
     has_step = first_of_ranks < limits.max
-    # A single step extends to the last end from the start of the recording.
+    # A single step extends from the start of the recording to the last end.
     has_ends = has_step.any(axis=0)
     ends_ns = last_of_ranks.max(axis=0, initial=limits.min)[has_ends]
     run_ns = (ends_ns - start_times(match, times)[has_ends]).max(initial=1)
@@ -269,17 +269,17 @@ def _step_lengths(match: Matching, times: Arrivals, steps: Ints, step: Ints) -> 
 def _step_intervals(
     match: Matching, times: Arrivals, last_of_ranks: Ints, has_step: Bools
 ) -> Floats:
-    """Return the time from the end of each step to the end of the next; NaN if it is unknown.
+    """Return the time from each step's end to the next one's; NaN if unknown.
 
-    `last_of_ranks` has the last end of each step (row) on each rank, if the rank `has_step`.
+    `last_of_ranks` is the last end of each step (row) on each rank, if `has_step`.
     """
     last_ns = last_of_ranks.max(axis=1)
-    # Time between two recording windows does not belong to any step.
+    # Time between two recording windows belongs to no step.
     clocks = zip(iter_ranks(match.traces), times.clocks, strict=True)
     marks = [clock.to_job(trace.recorded_marks_ns) for trace, clock in clocks]
     marks_ns = np.sort(max(marks, key=len))
     is_recorded = np.diff(np.searchsorted(marks_ns, last_ns)) == 0
-    # Neither does time between two runs, in which no rank has both steps.
+    # Nor does time between two runs, for which no rank has both steps.
     has_both = has_step[1:] & has_step[:-1]
     of_ranks_ns = np.where(has_both, np.diff(last_of_ranks, axis=0), 0)
     intervals_ns = np.minimum(np.diff(last_ns), of_ranks_ns.max(axis=1))
@@ -287,9 +287,9 @@ def _step_intervals(
 
 
 def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedWaits:
-    """Charge the loss at a collective also to ranks that are nearly as late as the last one.
+    """Charge a collective's loss also to ranks that are nearly as late as the last one.
 
-    `is_rank` is a mask of the ranks that may also be charged. Default: all.
+    `is_rank` masks the ranks that may be charged in addition. Default: all.
     """
     match = work.match
     own_ns = work.late.late_ns * work.late.own_share
@@ -305,8 +305,8 @@ def charge_as_late(work: ImposedWaits, is_rank: Bools | None = None) -> ImposedW
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     """Return each entry's step, and whether the files state steps.
 
-    All entries of a collective have the same step. If the files state no steps, these are estimated
-    from the order of the collectives; collectives before and after the steps have -1.
+    All entries of a collective have the same step. If the files state no steps, they are estimated
+    from the order of collectives, with -1 before and after the steps.
     """
     step = match.reduce_per_entry(np.maximum, entry_steps(match))
     if not len(match) or (step >= 0).any():
@@ -323,7 +323,7 @@ def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
     in_steps = _in_steps(factorize(kinds)[0], operation, first_ns)
     # The rarest collective is assumed to run once per step.
     steps = min(Counter(compress(kinds, in_steps)).values())
-    # Collectives that prepare a run matter only if they are rarer than those of its steps.
+    # Collectives that prepare a run matter only if they are rarer than those in its steps.
     if steps == min(Counter(kinds).values()):
         in_steps[:] = True
     number = np.full(len(first_ns), -1, dtype=np.int64)
@@ -337,8 +337,8 @@ def _in_steps(kind: Ints, operation: Ints, first_ns: Ints) -> Bools:
 
     Kinds that occur only before or after the most frequent operation prepare or end the run. For
     example, parameters are broadcast once before the first all-reduce of gradients. However, if the
-    time before or after is longer than that of the most frequent operation, all kinds belong to
-    steps, because this operation may itself prepare the run, such as a broadcast of each parameter.
+    time before or after is longer than the time of the most frequent operation, all kinds belong to
+    steps, because that operation may itself prepare the run, such as a broadcast of each parameter.
     """
     operations, counts = np.unique(operation, return_counts=True)
     most_frequent_ns = first_ns[operation == operations[counts.argmax()]]
@@ -371,7 +371,7 @@ def step_shares(work: ImposedWaits, *, complete: bool = False) -> tuple[Floats, 
 
 
 def mean_lost_shares(work: ImposedWaits) -> Floats:
-    """Return the share of their time that the others lose to each rank, over all steps."""
+    """Return the share of their time, over all steps, that the others lose to each rank."""
     return np.nan_to_num(mean_share(step_shares(work)[0], work.step_ns))
 
 

@@ -1,8 +1,8 @@
-"""Why a late rank is late: the part of its time that exceeds the other ranks' most.
+"""Why a late rank is late: the part of its time that most exceeds the other ranks'.
 
-For example, a rank arrives 3 ms late on average. Since its previous arrival it computed for 2.5 ms
-longer than the others, and its device idled for 0.4 ms longer. The part is compute, and the cause
-is "slower kernels" unless it runs more kernels than the others.
+For example, a rank arrives 3 ms late on average. Since its previous arrival, it has computed for
+2.5 ms longer than the others, and its device has idled for 0.4 ms longer. The part is compute, and
+the cause is "slower kernels" unless the rank runs more kernels than the others.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.trace import Trace
 
-_MIN_EXPLAINED_SHARE = 0.25  # share of the lost time that a cause must explain
-_MIN_RATIO = 1.005  # smallest number or duration of kernels, relative to the others
+_MIN_EXPLAINED_SHARE = 0.25  # smallest share of the lost time that a cause explains
+_MIN_RATIO = 1.005  # number or duration of kernels that counts as larger, relative to the others
 
-#: Cause of a rank that waited in another group.
+#: The cause if a rank waited in another group.
 WAITING = "waiting elsewhere"
 _CAUSES = {
     "waiting": WAITING,
@@ -33,13 +33,13 @@ _CAUSES = {
     "compute": "slower kernels",
     "copies": "memory copies",
 }
-#: Cause of a rank whose recording starts later than the others.
+#: The cause if a rank's recording starts later than the others.
 LATE_START = "late start"
-#: Cause of a rank whose device idles while its host is mostly inside no recorded call.
+#: The cause if the device idles while the host is mostly inside no recorded call.
 _PAUSED = "idle host"
-#: Cause of a rank whose device idles while the file has no calls of its host.
+#: The cause if the device idles while the file has no host calls.
 _NOT_RECORDED = "host not recorded"
-#: Prefix of the cause of a rank whose host is in one kind of event while its device idles.
+#: Prefix of the cause if the host is in one kind of event while the device idles.
 _INSIDE = "host inside "
 _CAUSE_TEXTS = {
     _CAUSES["host"]: ", as its host launches late",
@@ -49,7 +49,7 @@ _CAUSE_TEXTS = {
 
 
 def excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
-    """Return, by part, how much more time it takes on each late rank than on others, summed."""
+    """Return, by part, each late rank's total excess of time over the other ranks."""
     return {
         part: work.sum_by_rank(np.where(work.is_late, np.nan_to_num(excess_ns), 0.0))
         for part, excess_ns in work.late.excess_ns.items()
@@ -57,10 +57,10 @@ def excess_by_rank(work: ImposedWaits) -> dict[str, Floats]:
 
 
 def late_causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]:
-    """Return the cause of each late rank: the part with the largest excess over the others.
+    """Return the cause for each late rank: the part with the largest excess over the others.
 
-    It is "" if the excess is a small part of the rank's cost. `places` are the positions of the
-    late ranks in the trace set, and `costs_ns` their costs.
+    It is "" if the excess explains only a small part of the rank's cost. `places` are the positions
+    of the late ranks in the trace set, and `costs_ns` their costs.
     """
     if not len(places):
         return []
@@ -87,14 +87,14 @@ def late_causes(work: ImposedWaits, places: Ints, costs_ns: Floats) -> list[str]
 def _host_cause(
     work: ImposedWaits, contents: Sequence[_Contents], place: int, min_idle_ns: float
 ) -> str:
-    """Return what a rank's host did for `min_idle_ns` or more while its device idled."""
+    """Return what a rank's host did while its device idled, for `min_idle_ns` or longer."""
     match = work.match
     if not contents[place].has_launches:
         has_devices = any(contents_of_rank.has_device for contents_of_rank in contents)
         return _NOT_RECORDED if has_devices else "host work"
     peers = [*match.traces[:place], *match.traces[place + 1 :]]
     stall = stalling_event([match.traces[place]], min_idle_ns, peers)
-    # Operators launch work, so a host inside them is slow instead of stalled.
+    # Operators launch work, so a host inside them is slow rather than stalled.
     if stall and not is_pause(stall[0]) and not stall[0].startswith("aten::"):
         return f"{_INSIDE}{stall[0]}"
     late = np.flatnonzero(work.is_late & (match.trace == place))
@@ -103,14 +103,14 @@ def _host_cause(
 
 
 class _Contents(NamedTuple):
-    kernels_per_ns: float  # compute kernels between the ends of its first and last collective
+    kernels_per_ns: float  # compute kernels between the ends of the first and last collective
     kernel_mean_ns: float
     has_device: bool
-    has_launches: bool  # whether it has calls that launch the device's work
+    has_launches: bool  # whether the rank has calls that launch the device's work
 
 
 def _file_contents(trace: Trace, first_ns: int, last_ns: int) -> _Contents:
-    # Kernels are counted between the same collectives, because recordings start at different times.
+    # Count kernels between the same collectives, because recordings start at different times.
     table = trace.table
     on_device = table.stream >= 0
     is_compute = (table.kind == KINDS.index("compute")) & on_device
@@ -127,7 +127,7 @@ def _file_contents(trace: Trace, first_ns: int, last_ns: int) -> _Contents:
 
 
 def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
-    """Return whether a rank's kernels are more numerous or slower than others'; "" if neither."""
+    """Return whether a rank's kernels are slower or more numerous than others'; "" if neither."""
     others = [*contents[:place], *contents[place + 1 :]]
     usual_per_ns = float(np.median([of_rank.kernels_per_ns for of_rank in others]))
     usual_mean_ns = float(np.median([of_rank.kernel_mean_ns for of_rank in others]))
@@ -139,7 +139,7 @@ def _compute_cause(contents: Sequence[_Contents], place: int) -> str:
 
 
 def cause_text(cause: str) -> str:
-    """Return the end of a sentence about a late rank: ``, after slower kernels``; "" if unknown."""
+    """Return the end of a sentence about a late rank, ``, after slower kernels``; "" if unknown."""
     if cause.startswith(_INSIDE):
         return f", while its {cause.replace(_INSIDE, 'host was inside ', 1)}"
     return _CAUSE_TEXTS.get(cause, f", after {cause}" if cause else "")

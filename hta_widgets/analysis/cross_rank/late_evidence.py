@@ -1,8 +1,8 @@
-"""Probability that the lateness of a rank at collectives is due to chance.
+"""Probability that a rank's lateness at collectives is due to chance.
 
-If each step has other batches, the lateness of all ranks varies from step to step. For example, a
-rank arrives 10, 12 and 11 ns late in three steps, and three others 1, -1, 0, 0, 1, -1, -1, 0 and 1
-ns late. Such steps prove more than many in which all ranks are 0 to 20 ns late.
+If batches differ between steps, the lateness of all ranks varies from step to step. For example, a
+rank arrives 10, 12 and 11 ns late in three steps, and three other ranks 1, -1, 0, 0, 1, -1, -1, 0
+and 1 ns late. Such steps are better evidence than many in which all ranks are 0 to 20 ns late.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from hta_widgets.analysis.cross_rank.clock_fit import deviation_from_peers
 from hta_widgets.analysis.cross_rank.imposed_waits import MIN_AS_LATE, ImposedWaits
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 
-_MIN_OF_SPREAD = 3.5  # mean lateness over the standard error of the others' lateness
-_LIKELY_CHANCE = 0.04  # the maximum of a steadily late rank, of more than one step
-#: Below these probabilities, chance is ruled out: for the mean of steps, and for their number.
+_MIN_OF_SPREAD = 3.5  # minimum mean lateness in standard errors of the others' lateness
+_LIKELY_CHANCE = 0.04  # maximum for a steadily late rank if there are several steps
+#: Chance is ruled out below these probabilities: for the mean over steps, and for their number.
 _MAX_CHANCE, _MAX_CHANCE_OF_REPEATS = 1e-4, 1e-3
-_MIN_ERROR = 0.01  # of the excess, as a few equal samples do not show the spread
+_MIN_ERROR = 0.01  # of the excess, because a few equal samples do not show the spread
 
 
 class LateEvidence(NamedTuple):
-    """By rank, whether its lateness is more than chance."""
+    """Per rank, whether its lateness is more than chance."""
 
-    #: Whether it far exceeds the standard error of the other ranks' mean lateness.
+    #: Whether lateness far exceeds the standard error of the other ranks' mean lateness.
     is_steady: Bools
     #: Whether the number and similarity of the samples rule out chance.
     is_certain: Bools
 
 
 def late_evidence(work: ImposedWaits) -> LateEvidence:
-    """Compare the lateness of each rank with that of the others of its most costly group."""
+    """Compare each rank's lateness with the others in its most costly group."""
     match, rank_count = work.match, len(work.match.traces)
     member = match.lane * rank_count + match.trace
     is_member = np.bincount(member) > 0
@@ -51,10 +51,10 @@ def late_evidence(work: ImposedWaits) -> LateEvidence:
     own_ns = sum_by_member(counts * work.late.late_ns * work.late.own_share)
     late_ns = pd.DataFrame(own_ns / np.maximum(entry_counts, 1)).where(entry_counts > 0)
     mean_ns, error_ns = (values.fillna(0).to_numpy() for values in (late_ns.mean(), late_ns.sem()))
-    # The distance from the median of the others, taken from the value, leaves this median.
+    # A value minus its distance from the others' median is that median.
     usual_ns = error_ns - deviation_from_peers(group, error_ns)
     chance = _chances(late_ns.to_numpy(), group)
-    # Estimated steps may be parts of steps, to which a rank is unequally late.
+    # Estimated steps may be parts of steps, in which a rank is not equally late.
     is_likely = (chance < _LIKELY_CHANCE) | (len(late_ns) < 2) | (not work.stated_steps)
     by_cost = np.bincount(column, work.lost_ns).argsort(kind="stable")
     is_steady, is_certain = np.zeros((2, rank_count), dtype=bool)
@@ -64,14 +64,14 @@ def late_evidence(work: ImposedWaits) -> LateEvidence:
 
 
 def is_beyond_chance(samples: Floats) -> Bools:
-    """Return whether each column's mean exceeds that of the others beyond chance."""
+    """Return whether each column's mean exceeds the other columns' beyond chance."""
     return _chances(samples, np.zeros(samples.shape[1], dtype=np.int64)) < _MAX_CHANCE
 
 
 def _chances(samples: Floats, group: Ints) -> Floats:
-    """Return how probable it is that a column's mean exceeds that of its group's others by chance.
+    """Return the probability that a column's mean exceeds its group's other columns by chance.
 
-    The rows of `samples` are steps, NaN if unknown. Others that are nearly as large do not count.
+    Rows of `samples` are steps, NaN if unknown. Columns that are nearly as large are not compared.
     """
     chances = np.ones(samples.shape[1])
     has_samples = ~np.isnan(samples)
@@ -79,7 +79,7 @@ def _chances(samples: Floats, group: Ints) -> Floats:
     for column in np.flatnonzero(means > 0).tolist():
         is_peer = group == group[column]
         is_peer[column] = False
-        # Of two ranks, one is as late as the other is early.
+        # With two ranks, one is as late as the other is early.
         is_lower = is_peer & (means < MIN_AS_LATE * means[column]) & (is_peer.sum() > 1)
         own, others = (
             samples[:, columns][has_samples[:, columns]] for columns in (column, is_lower)
@@ -92,7 +92,7 @@ def is_repeated_beyond_chance(is_costly: Bools) -> Bools:
     """Return which ranks are costly in more steps than chance would give to one of equal ranks.
 
     `is_costly` has a row per step. If 6 steps are costly because of one of 8 equal ranks, the
-    probability that it is always the same is 8 * 8**-6. It is 8 * 6 * 8**-5 for 5 of 6 steps.
+    probability that it is always the same rank is 8 * 8**-6. For 5 of 6 steps, it is 8 * 6 * 8**-5.
     """
     rank_count, step_count = is_costly.shape[1], int(is_costly.any(axis=1).sum())
     chances = [
@@ -106,7 +106,7 @@ def _chance(own: Floats, others: Floats) -> float:
     """Return an upper bound of the probability that `own` exceeds `others` by chance.
 
     The bound of Student's test with n degrees of freedom is (1 + t²/n) ** (-n/2). A single step may
-    be slow for many reasons, and one slow step of several counts as the spread of all.
+    be slow for many reasons, so one slow step among several counts as spread.
     """
     if len(own) < 2:
         return 1.0

@@ -1,7 +1,7 @@
 """How late each rank arrives at collectives, and what it did before.
 
-A rank's lateness is its arrival minus the median of the others' arrivals. Its time since its last
-arrival in the group is divided into `PARTS`, whose excess is also relative to the others' median.
+A rank's lateness is its arrival minus the others' median arrival. Its time since its last arrival
+in the group is divided into `PARTS`, whose excess is also relative to the others' median.
 
 A rank may be late only because it waited or transferred data in another group, or because its
 recording starts later. This inherited lateness is not charged to it (`_inherited_lateness`).
@@ -33,21 +33,21 @@ from hta_widgets.trace.intervals import CumulativeCoverage, Intervals, intersect
 from hta_widgets.trace.memo import iter_ranks, memoize
 from hta_widgets.trace.trace import Trace
 
-#: A time before all events.
+#: earlier than all events
 _NEVER = int(np.iinfo(np.int64).min) // 2
-#: The parts of a rank's time before it arrives, and those that it does not spend on other ranks.
+#: The parts of a rank's time before it arrives, and the parts not spent on other ranks.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host", "copies")
 OWN_PARTS: tuple[str, ...] = ("compute", "data_loading", "host", "copies")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryLateness:
-    """The lateness of each entry of a `Matching`, and the share that the rank itself causes."""
+    """The lateness of each entry of a `Matching`, and the share caused by the rank itself."""
 
     late_ns: Floats
     own_share: Floats
-    exposed_wait_ns: Ints  # time without compute by which the rank leaves later than on time
-    excess_ns: dict[str, Floats]  # by part; NaN for the first entry of a rank in its group
+    exposed_wait_ns: Ints  # time without compute by which lateness of others delays the rank's exit
+    excess_ns: dict[str, Floats]  # keyed by part; NaN for a rank's first entry in a group
 
 
 def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLateness:
@@ -56,10 +56,10 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
     before = previous_entries(match, times)
     has_previous = before >= 0
     spent_ns, communicated_ns, exposed_ns = _time_before_arrival(match, times, before)
-    # What the others pay for the rank's lateness: the median of their waits.
+    # The time that the rank's lateness costs the others: the median of their waits.
     paid_ns = exposed_ns - deviation_from_peers(match.collective, exposed_ns)
-    # The work of a rank before its recording is unknown. A file that begins with communication, as
-    # MPI's time lines do, does not show its start, because the rank may have computed before.
+    # A rank's work before its recording is unknown. A file that begins with communication, like
+    # MPI's time lines, does not show when its rank started, because it may have computed before.
     shows_start = ~has_previous & (times.arrival_ns > _work_starts(match, times)[match.trace])
     starts_ns = start_times(match, times)[match.trace]
     later_ns = np.where(shows_start, deviation_from_peers(match.collective, starts_ns), 0.0)
@@ -74,9 +74,9 @@ def entry_lateness(match: Matching, times: Arrivals, step: Ints) -> EntryLatenes
 
 
 def previous_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return the previous entry of each entry in the same sequence of its rank; -1 for the first.
+    """Return the previous entry of each entry in its rank's sequence; -1 for the first.
 
-    Nothing is known about the time between two recording windows, so each window has a first entry.
+    The time between two recording windows is unknown, so each window has a first entry.
     """
     window = np.zeros(len(match), np.int64)
     ranks = zip(iter_ranks(match.traces), times.clocks, match.of_trace, strict=True)
@@ -92,7 +92,7 @@ def previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _work_starts(match: Matching, times: Arrivals) -> Ints:
-    """Return when each rank's first event that is not communication starts; never: 2**63 - 1."""
+    """Return when each rank's first event other than communication starts; 2**63 - 1 if never."""
     starts_ns = []
     for trace, clock in zip(iter_ranks(match.traces), times.clocks, strict=True):
         first = np.flatnonzero(trace.table.kind != KINDS.index("communication"))[:1]
@@ -113,17 +113,17 @@ def start_times(match: Matching, times: Arrivals) -> Ints:
 def _inherited_lateness(
     match: Matching, times: Arrivals, step: Ints, late: Floats, paid: Floats, extra_wait: Floats
 ) -> Floats:
-    """Return how much of each lateness is due to waiting in other groups.
+    """Return how much of each entry's lateness is inherited from other groups.
 
     `late` is the lateness. `extra_wait` is how much longer than the others the rank communicated in
     other groups before, or how much later its recording started. `paid` is the time during which
-    the others wait for the rank and do not compute.
+    the others wait for the rank without computing.
 
     A rank that computes while a collective runs is just as late to the next one, without a wait in
-    between. Inherited lateness is therefore carried forward until the others have waited for it, or
-    the rank is not late. For example, a rank waits 10 ns longer than the others in its tensor
-    group, and is 10 ns late to the next three collectives of its data group. The others compute
-    during the first and wait in the second::
+    between. Inherited lateness is therefore carried forward until the others have waited for it or
+    the rank is on time. For example, a rank waits 10 ns longer than the others in its tensor group,
+    and is 10 ns late to the next three collectives of its data group. The others compute during the
+    first and wait in the second::
 
         collective  late  waited  paid  carried on  inherited
         1             10      10     0          10         10
@@ -135,7 +135,7 @@ def _inherited_lateness(
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     extra_wait = extra_wait[order]
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
-    # Nothing is carried to a group's first collective in a step, or from a rank that is on time.
+    # Nothing is carried to a group's first collective in a step, or on from a rank that is on time.
     is_fresh = np.ones(len(order), dtype=bool)
     is_fresh[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0) | (late[order] <= 0)[:-1]
     # carried[c] = max(0, carried[c-1] + gain[c]) is the sum of gains minus its minimum so far.
@@ -152,9 +152,9 @@ def _inherited_lateness(
 def _time_before_arrival(
     match: Matching, times: Arrivals, before: Ints
 ) -> tuple[dict[str, Floats], Floats, Ints]:
-    """Return the parts of each rank's time before it arrived, and what its waits cost it.
+    """Return the parts of each rank's time before it arrived, and the cost of its waits.
 
-    The second value is the part ``waiting`` including transfers, which slow links may lengthen.
+    The second value is the part ``waiting`` plus transfers, which slow links may lengthen.
     """
     spent = {part: np.zeros(len(match)) for part in PARTS}
     communicated = np.zeros(len(match))
@@ -171,7 +171,7 @@ def _time_before_arrival(
             clock.to_rank(time_ns[entries])
             for time_ns in (since, waits_since, times.arrival_ns, times.last_ns, times.end_ns)
         ]
-        # The waiting part of an unmatched event is unknown, so all of its time counts as waiting.
+        # How long an unmatched event waits is unknown, so all of its time counts as waiting.
         is_unmatched = ~events.is_single_rank
         is_unmatched[match.place[entries]] = False
         instants += [events.start_ns[is_unmatched], events.end_ns[is_unmatched]]
@@ -187,21 +187,21 @@ def _time_before_arrival(
 
 
 class _RankEntries(NamedTuple):
-    """The instants of a rank's entries, on the clock of its table."""
+    """The times of a rank's entries, on the clock of its table."""
 
     since: Ints  # previous arrival in the group, or this one if there is none
     waits_since: Ints  # last arrival at the previous collective; `_NEVER` if there is none
     arrival: Ints
     last_arrival: Ints
     end: Ints
-    unmatched_start: Ints  # of communication that is not matched
+    unmatched_start: Ints  # of unmatched communication
     unmatched_end: Ints
 
 
 def _time_before_entries(
     trace: Trace, entries: _RankEntries
 ) -> tuple[tuple[Ints, ...], Ints, Ints]:
-    """Return a rank's `PARTS`, its communication including transfers, and its exposed wait."""
+    """Return a rank's `PARTS`, its communication with transfers, and its exposed wait."""
     since, waits_since, arrival, last_arrival, end, unmatched_start, unmatched_end = entries
     loading, communicating, idle = (
         CumulativeCoverage(*intervals) for intervals in _idle_intervals(trace)
@@ -210,7 +210,7 @@ def _time_before_entries(
     on_host_ns = communicating(arrival) - communicating(waits_since)
 
     def exposed_until(until: Ints) -> Ints:
-        """Return the time without compute in collectives, each up to `until`."""
+        """Return the time in collectives without compute, each up to `until`."""
         pieces = union(begin, np.concatenate([until, unmatched_end]))
         covered = CumulativeCoverage(*subtract(pieces, computing_intervals(trace)))
         return covered(arrival) - covered(waits_since) + on_host_ns
@@ -221,7 +221,7 @@ def _time_before_entries(
         covered_before(arrival) - covered_before(since)
         for covered_before in (loading, idle, _copy_only_coverage(trace))
     )
-    # The wait delays the end from `on_time_end` to `delayed_end`. Compute in between hides it.
+    # The wait delays the end from `on_time_end` to `delayed_end`, unless hidden by compute.
     on_time_end = arrival + np.maximum(end - last_arrival, 0)
     delayed_end = np.maximum(end, last_arrival)
     exposed_wait_ns = delayed_end - on_time_end
@@ -237,7 +237,7 @@ def _copy_only_coverage(trace: Trace) -> CumulativeCoverage:
 
 @memoize
 def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
-    """Return the device's idle time while the host loads data, communicates, or does neither."""
+    """Return when a device idles while the host loads data, communicates, or does neither."""
     table, end = trace.table, trace.table.end_ns
     busy = device_work_rows(trace)
     recording = union([table.first_ns], [table.last_ns])
@@ -250,17 +250,17 @@ def _idle_intervals(trace: Trace) -> tuple[Intervals, Intervals, Intervals]:
 
 
 def has_longer_pauses(match: Matching, times: Arrivals, entries: Ints, min_ns: float) -> bool:
-    """Return whether a rank's host paused over `min_ns` longer than the other ranks' hosts.
+    """Return whether a rank's host paused for over `min_ns` longer than the others'.
 
-    In a pause, the device idles while the host is inside no recorded call. The pauses before all
-    `entries` of the rank are summed, except those before first arrivals.
+    In a pause, the device idles while the host is in no recorded call. The pauses before all
+    `entries` of the rank are summed, except before first arrivals.
     """
     before = previous_entries(match, times)
     since_ns = np.where(before >= 0, times.arrival_ns[before], times.arrival_ns)
     counted = entries[before[entries] >= 0]
     paused_ns = np.zeros(len(match))
     is_own = np.isin(np.arange(len(match.traces)), match.trace[entries])
-    # The pauses of the rank alone are an upper bound of the excess, and often short enough.
+    # The rank's pauses alone are an upper bound of the excess, and often low enough.
     for places in (np.flatnonzero(is_own).tolist(), np.flatnonzero(~is_own).tolist()):
         intervals = []
         for place in places:

@@ -1,12 +1,12 @@
-"""Matches the communication events of different ranks that belong to one collective or send.
+"""Match the communication events of different ranks that belong to one collective or send.
 
 1. The communication of each rank is read, with the process groups that it names (`comm_events`).
-   Groups of different ranks are identified with each other (`comm_groups`).
+   Groups of different ranks are matched with each other (`comm_groups`).
 2. Events are divided into lanes: a lane is the sequence of the collectives of a group, or of the
    sends between a pair of its ranks. All ranks of a lane run its collectives in the same order.
 3. Each event gets a slot in its lane: the sequence number in the file or, without numbers, the
-   position in the longest of the ranks' sequences (`alignment`).
-4. Events of different ranks with the same lane and slot are a collective.
+   position in the longest sequence of any rank (`alignment`).
+4. Events of different ranks with the same lane and slot form a collective.
 
 A `Matching` has one entry per event, sorted by collective, then by rank. For example, ranks 0 and 1
 share collective 0, and ranks 0, 1 and 2 share collective 1::
@@ -61,12 +61,12 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 
 #: Columns of the communication of all ranks, one item per event.
 _Events = dict[str, Array]
-#: Larger than the number of collectives in a window.
+#: Exceeds the number of collectives in a recording window.
 _WINDOW_SLOTS = 1 << 40
-#: With more pairs of windows than this, only the usual differences between their starts are tried.
-#: Differences count as nearly equal within this part of the shortest window.
+#: Above this number of pairs of windows, only the most common differences between their starts are
+#: tried. Differences within this fraction of the shortest window count as nearly equal.
 _MAX_OFFSETS, _PARTS_OF_WINDOW = 2_500, 8
-#: The columns of `_entries_with_partners` that `_match` reads.
+#: Columns of `_entries_with_partners` that `_match` reads.
 _COLUMNS = ("trace", "place", "lane", "group", "source", "slot", "numbered", "ambiguous")
 
 
@@ -79,35 +79,35 @@ class Matching:
     # By entry.
     collective: Ints
     trace: Ints  # position in `traces`
-    place: Ints  # position in the trace's events
+    place: Ints  # position among the events of its trace
     lane: Ints
     group: Ints  # position in `groups`
     of_trace: list[Ints]  # entries by rank
     # By collective.
     starts: Ints  # the first entry
-    expected: Ints  # how many ranks take part; -1 if unknown
+    expected: Ints  # number of ranks that take part; -1 if unknown
     groups: list[ProcessGroup]
     matched_by: dict[str, int]
-    ambiguous: int  # collectives whose events may belong to the next or previous ones
+    ambiguous: int  # number of collectives whose events may belong to a neighboring one
     missing_ranks: int
-    incomplete: list[bool]  # by rank: whether the file of another rank of its groups is missing
+    incomplete: list[bool]  # per rank: whether the file of another rank in its groups is missing
     headers: list[JobHeader]
-    steps: list[Ints]  # by rank: the step of each of its events
-    on_hosts: list[Counter[str]]  # by rank: its unmatched collectives on the host, by name
+    steps: list[Ints]  # per rank: the step of each event
+    on_hosts: list[Counter[str]]  # per rank: its unmatched host collectives, by name
     executor: Any = None
 
     def __len__(self) -> int:
         return len(self.collective)
 
     def event_field(self, field: str) -> Ints:
-        """Return a field of `CommEvents`, entry by entry."""
+        """Return a field of `CommEvents` for each entry."""
         values = np.empty(len(self), dtype=np.int64)
         for entries, events in zip(self.of_trace, self.events, strict=True):
             values[entries] = getattr(events, field)[self.place[entries]]
         return values
 
     def sizes(self) -> Ints:
-        """Return how many ranks have events in each collective."""
+        """Return the number of ranks that have events in each collective."""
         return np.diff(np.append(self.starts, len(self)))
 
     def per_entry(self, values: Array) -> Array:
@@ -115,7 +115,7 @@ class Matching:
         return np.repeat(values, self.sizes())
 
     def reduce_per_entry(self, reduce: np.ufunc, values: Array) -> Array:
-        """Return, for each entry, the values of its collective reduced to one value."""
+        """Return, for each entry, its collective's values reduced to one value."""
         return self.per_entry(reduce.reduceat(values, self.starts)) if len(self) else values
 
     def last_entries(self, wait_ns: Ints) -> Ints:
@@ -125,7 +125,7 @@ class Matching:
 
     @property
     def is_complete(self) -> Bools:
-        """Whether each collective has an event of every rank known to take part."""
+        """Whether each collective has an event of every rank known to take part in it."""
         return (self.expected <= 0) | (self.sizes() >= self.expected)
 
 
@@ -138,13 +138,13 @@ def matching(traces: TraceSet) -> Matching:
     their ends agree and none ends before another begins. Order and times are compared within each
     recording window, because a rank may lack a window.
     """
-    # The memoized result does not depend on the clock, but may have another trace set's ranks.
+    # The memoized result does not depend on the clock, but may hold another trace set's ranks.
     return replace(_match(traces), traces=list(traces.values()), executor=traces.executor)
 
 
 @memoize
 def _match(trace_set: TraceSet) -> Matching:
-    """Return the matched communication, without an executor; the header explains the steps."""
+    """Return the matched communication, computed without an executor."""
     traces = list(trace_set.values())
     ranks = _communication_of_ranks(trace_set)
     events, headers = [rank.events for rank in ranks], [rank.header for rank in ranks]
@@ -185,19 +185,19 @@ class _RankCommunication(NamedTuple):
     events: CommEvents
     steps: Ints  # step of each event
     header: JobHeader
-    on_host: Counter[str]  # other collectives on the host, by name
+    on_host: Counter[str]  # other host collectives, by name
     has_device: bool
-    windows_ns: Ints  # start and end of each recording window, on the recorded clock
+    windows_ns: Ints  # start and end of each recording window on the recorded clock
 
 
 def _communication_of_ranks(traces: TraceSet) -> list[_RankCommunication]:
-    """Return the communication on devices or, if there is none, on the hosts of several ranks."""
+    """Return the ranks' communication on devices or, if there is none, on hosts."""
     results = list(map_ranks(traces, _communication_of_rank, comm_events))
     if len(results) > 1 and not any(len(result.events.rows) for result in results):
         results = list(map_ranks(traces, _communication_of_rank, host_comm_events))
     members = list(traces.values())
-    # Exports are Kineto files whose events may have names of another format. Host calls of a rank
-    # with a device are not the collectives of its kernels.
+    # Exports are Kineto files whose events may have names from another format. If a rank has a
+    # device, its host calls are not the collectives of its kernels.
     formats = () if all(result.has_device for result in results) else all_formats()
     for calls_of in load_references(format_.analyses.collectives for format_ in formats):
         for place, calls in calls_of(members).items():
@@ -223,7 +223,7 @@ def _events_of_all(
 ) -> _Events:
     """Concatenate the communication of all ranks, on the recorded clock.
 
-    The column ``lane`` numbers the lanes, which are ordered by their first trace.
+    The column ``lane`` numbers the lanes in the order of their first trace.
     """
     contents: dict[Hashable, int] = {}
     blocks = []
@@ -267,11 +267,11 @@ def _first_steps(trace: Trace, rank: _RankCommunication) -> Ints:
 
 
 def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[Ints]) -> list[Ints]:
-    """Return, for each rank, the numbers that its windows have in the job.
+    """Return, for each rank, the job-wide numbers of its recording windows.
 
     Windows that overlap on the recorded clocks are one window of the job. If few overlap, the
-    clocks differ, and each rank's windows are compared with those of the rank with the most.
-    `steps_of_ranks` has the first step of each window, -1 if unknown.
+    clocks differ, and each rank's windows are paired with those of the rank that has most.
+    `steps_of_ranks` is the first step of each window, -1 if unknown.
     """
     counts = [len(windows) for windows in windows_of_ranks]
     in_order = [np.arange(count) for count in counts]
@@ -285,7 +285,7 @@ def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[I
     overlapping = int(ranks_of_window[ranks_of_window > 1].sum())
     is_apart = all((np.diff(numbers) > 0).all() for numbers in by_time)
     longest = int(np.argmax(counts))
-    # The rank with the most windows may have some that no other rank has.
+    # The rank with the most windows may have windows that no other rank has.
     shared = sum(min(count, sorted(counts)[-2]) for count in counts)
     if is_apart and 2 * overlapping >= shared:
         return by_time
@@ -303,10 +303,10 @@ def _number_windows(windows_of_ranks: Sequence[Ints], steps_of_ranks: Sequence[I
 
 
 def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: Ints) -> Ints:
-    """Return, for each of the other windows, the one that it overlaps; -1 if none.
+    """Return, for each of the other windows, the window that it overlaps; -1 if there is none.
 
-    The clocks differ by the time at which most windows overlap. Overlaps count twice as much as
-    matching first steps, because a rank that lacks windows may count its steps from 0.
+    The clocks are shifted so that most windows overlap. Overlaps count twice as much as matching
+    first steps, because a rank that lacks windows may count its steps from 0.
     """
     best_score, best_partners = (-1, 0), np.full(len(other_windows), -1)
     for offset in _clock_offsets(windows, other_windows):
@@ -325,7 +325,7 @@ def _pair_windows(windows: Ints, other_windows: Ints, steps: Ints, other_steps: 
 
 
 def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
-    """Return the differences between windows' starts, or only the most common ones if many."""
+    """Return the differences between windows' starts, or the most common ones if there are many."""
     offsets = np.sort((other_windows[:, :1] - windows[:, 0]).ravel())
     if len(offsets) > _MAX_OFFSETS:
         lengths = np.diff(np.concatenate((windows, other_windows)), axis=1)
@@ -333,18 +333,18 @@ def _clock_offsets(windows: Ints, other_windows: Ints) -> list[int]:
         first = np.searchsorted(offsets, offsets - near_ns)
         pairs = np.searchsorted(offsets, offsets + near_ns, "right") - first
         offsets = offsets[2 * pairs >= pairs.max()]
-        # Of several nearly equal differences, one is kept.
+        # Keep one of several nearly equal differences.
         offsets = offsets[np.unique(offsets // near_ns, return_index=True)[1]]
     distinct: list[int] = offsets.tolist()
     return distinct
 
 
 def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _Events:
-    """Return the events that other ranks also have, by collective and rank.
+    """Return the events that other ranks share, by collective and rank.
 
     `events` is the result of `_events_of_all`. ``slot`` numbers the collectives by first start.
-    ``numbered`` marks collectives identified by sequence numbers in the files, and ``ambiguous``
-    collectives whose times also fit the next or the previous one.
+    ``numbered`` marks collectives identified by sequence numbers in the files. ``ambiguous`` marks
+    collectives whose times also fit a neighboring one.
     """
     lane, trace, sequence = events["lane"], events["trace"], events["sequence"]
     lanes = int(lane.max()) + 1
@@ -357,7 +357,7 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
         is_sure = groups[of_lane["group"][0]].named
         sequence[rows], ambiguous[rows] = _slots_by_order(of_lane, sure=is_sure)
         events["content"][rows] = 0  # the order has already compared the contents
-    # Events of a rank that repeat a sequence number belong to different collectives.
+    # If a rank repeats a sequence number, the events belong to different collectives.
     slot = _number_combinations(lane, sequence, events["content"])
     repeat = number_in_group(_number_combinations(slot, trace))
     slot = _number_combinations(slot, repeat)
@@ -370,9 +370,9 @@ def _entries_with_partners(events: _Events, groups: Sequence[ProcessGroup]) -> _
 
 
 def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
-    """Return the slots of a lane's events, by their order in each recording window.
+    """Return the slots of a lane's events, from their order within each recording window.
 
-    The second array states whether another position would fit as well.
+    The second array states whether another position fits as well.
     """
     slots = np.empty(len(of_lane["trace"]), dtype=np.int64)
     ambiguous = np.zeros(len(slots), dtype=bool)
@@ -385,11 +385,11 @@ def _slots_by_order(of_lane: _Events, *, sure: bool) -> tuple[Ints, Bools]:
 
 
 def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
-    """Return the position of each event in the sequence of the rank with the most events.
+    """Return the position of each event in the longest sequence of any rank.
 
-    The second array states whether another position would fit as well.
+    The second array states whether another position fits as well.
     """
-    # Events are in the order of traces.
+    # Events are sorted by trace.
     edges = np.flatnonzero(np.diff(events["trace"], prepend=-1, append=-1))
     ranks = [
         RankSequence(*(events[name][low:high] for name in RankSequence._fields))
@@ -408,7 +408,7 @@ def _positions_in_longest(events: _Events, *, sure: bool) -> tuple[Ints, Bools]:
 
 
 def _number_combinations(*columns: Array) -> Ints:
-    """Return the number of each item's combination of values, in the order of combinations."""
+    """Return the number of each item's combination of values; combinations are sorted."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         code, distinct = pd.factorize(column, sort=True)
@@ -417,7 +417,7 @@ def _number_combinations(*columns: Array) -> Ints:
 
 
 def count_selected(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
-    """Return which entries are selected, and the counts of selected events and collectives."""
+    """Return a mask of selected entries, and the counts of selected events and collectives."""
     members = [
         np.full(len(events.rows), chosen.ranks is None or trace.rank in chosen.ranks)
         for trace, events in zip(match.traces, match.events, strict=True)

@@ -1,8 +1,8 @@
-"""The nodes of a job's ranks, and the links between the devices of a node.
+"""The nodes on which a job's ranks run, and the links between the devices of a node.
 
 Traces name neither nodes nor links. Ranks with the same host name are on one node. Without host
 names, a node is assumed to have as many consecutive ranks as a file lists devices, or else 8. The
-devices of a node exchange data over the link of their row in `hw.devices`, or else over PCIe.
+devices in a node exchange data over the link in their row of `hw.devices`, or else over PCIe.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _USUAL_DEVICES = 8
 def node_numbers(
     headers: Mapping[int, JobHeader], ranks: Collection[int], gpus_per_node: int | None = None
 ) -> tuple[dict[int, int], str]:
-    """Return the node of each rank, and the source: ``given``, ``file`` or ``assumed``.
+    """Return each rank's node, and where this is from: ``given``, ``file`` or ``assumed``.
 
-    `headers` has the loaded ranks.
+    `headers` are keyed by loaded rank.
     """
     if gpus_per_node is not None:
         return {rank: rank // gpus_per_node for rank in ranks}, "given"
@@ -38,13 +38,13 @@ def node_numbers(
 
 
 def count_nodes(groups: Sequence[ProcessGroup], node_of: Mapping[int, int]) -> Ints:
-    """Return how many nodes each group has; 0 if its ranks are unknown."""
+    """Return the number of nodes that each group spans; 0 if its ranks are unknown."""
     return np.array([len({node_of[rank] for rank in group.ranks}) for group in groups], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLink:
-    """The link of a device to the others of its node; an unknown ``gb_per_s`` is NaN."""
+    """A device's link to the others in its node; an unknown ``gb_per_s`` is NaN."""
 
     device: str = ""
     link: str = ""

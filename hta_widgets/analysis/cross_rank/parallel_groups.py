@@ -1,7 +1,7 @@
 """Process groups: their ranks, their purposes, and the pipeline stages of ranks.
 
-For example, 8 ranks in groups of adjacent ranks (0-3, 4-7) use these for tensor parallelism, and
-groups of every fourth rank (0 and 4, 1 and 5, …) for data parallelism.
+For example, 8 ranks use groups of adjacent ranks (0-3, 4-7) for tensor parallelism, and groups of
+every fourth rank (0 and 4, 1 and 5, …) for data parallelism.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 #: Purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words in group descriptions of PyTorch, DeepSpeed and Megatron. The first match applies, so
+#: Words in group descriptions of PyTorch, DeepSpeed and Megatron. The first match applies. Thus
 #: ``EXPERT_DATA_PARALLEL``, whose group reduces gradients, is ``data``, and
 #: ``PIPELINE_MODEL_PARALLEL``, whose group passes activations on, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
@@ -74,9 +74,9 @@ def parallel_groups(
     follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without a description,
     the purpose is guessed:
 
-    - a group of every rank of the job is ``all``, which is certain;
+    - a group of all ranks of the job is ``all``, which is certain;
     - a group that only sends and receives is ``pipeline``;
-    - a group with all-to-all as at least half of its collectives is ``expert``;
+    - a group whose collectives are at least half all-to-all is ``expert``;
     - a group of adjacent ranks is ``tensor``;
     - a group of ranks at equal distances is ``data``;
     - others are ``unknown``, as are streams of kernels that name no group.
@@ -140,7 +140,7 @@ def parallel_groups(
 
 
 def _membership(group: ProcessGroup, trace: Trace) -> tuple[str, int, str, int, int]:
-    """Return the columns ``group, rank, ranks, position, size`` of a rank in its group."""
+    """Return the columns ``group, rank, ranks, position, size`` of a rank in a group."""
     rank, ranks = stated_rank(trace), group.ranks
     members = ", ".join(run_text(run, "-") for run in consecutive_runs(ranks))
     position = ranks.index(rank) if rank in ranks else -1
@@ -148,7 +148,7 @@ def _membership(group: ProcessGroup, trace: Trace) -> tuple[str, int, str, int, 
 
 
 def pipeline_stages(traces: TraceSet) -> dict[int, int]:
-    """Return each rank's pipeline stage, its position in its pipeline group; 0 without one."""
+    """Return each rank's pipeline stage: its position in its pipeline; 0 if it has none."""
     # Ranks of different stages do different work, so they must not be compared.
     ranks_of = pipelines(traces)
     return {
@@ -158,9 +158,9 @@ def pipeline_stages(traces: TraceSet) -> dict[int, int]:
 
 
 def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
-    """Return the ranks of each rank's pipeline; empty without one.
+    """Return the ranks of each rank's pipeline; empty if it has none.
 
-    They are the ranks of its largest pipeline group, or of the pairs that connect its stages: for
+    These are the ranks of its largest pipeline group, or of the pairs that connect its stages: for
     four stages, DeepSpeed has the groups ``[0, 1]``, ``[1, 2]`` and ``[2, 3]``. If no group is a
     pipeline, they are the ranks that send to each other in a row within the group of all ranks.
     """
@@ -185,9 +185,9 @@ def pipelines(traces: TraceSet) -> dict[int, tuple[int, ...]]:
 def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
     """Return, for each pair of ranks that send in both directions, the ranks of its pipeline.
 
-    Activations are sent to the next stage, and gradients to the previous one. A ring, such as that
-    of a context group, does not count as a pipeline. Two ranks may be a ring, so neither do they.
-    Nor do neighbors that exchange their borders: the answer to a message needs no computation.
+    Activations are sent to the next stage, and gradients to the previous one. A ring, such as a
+    context group, does not count as a pipeline, nor do two ranks, which may be a ring. Neighbors
+    that exchange borders do not count either, because they answer messages without computing.
     """
     sends: set[tuple[int, ...]] = set()
     exchanges: set[tuple[int, ...]] = set()
@@ -210,7 +210,7 @@ def _chains_of_sends(match: Matching) -> dict[tuple[int, ...], tuple[int, ...]]:
 
 
 def _answers_after_computing(trace: Trace, events: CommEvents, source: int, rank: int) -> bool:
-    """Return whether a rank mostly computes between a message and its next one to the sender."""
+    """Return whether a rank mostly computes between a message and its reply to the sender."""
     received_ns = events.end_ns[(events.source == source) & (events.target == rank)]
     sent_ns = events.start_ns[(events.source == rank) & (events.target == source)]
     count = min(len(received_ns), len(sent_ns))
@@ -219,7 +219,7 @@ def _answers_after_computing(trace: Trace, events: CommEvents, source: int, rank
 
 
 def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """Return, for each pair of ranks, all ranks that pairs connect with it, ascending."""
+    """Return, for each pair of ranks, all ranks that are connected to it, in ascending order."""
     pairs = [ranks for ranks in pipelines if len(ranks) == 2]
     chain_of: dict[int, set[int]] = {}
     for pair in pairs:
@@ -229,7 +229,7 @@ def _chains_of_pairs(pipelines: set[tuple[int, ...]]) -> dict[tuple[int, ...], t
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], list[list[int]]]:
-    """Return the group numbers in each rank's `CommEvents`, all groups, and each rank's groups."""
+    """Return the group numbers of each rank's `CommEvents`, all groups, and each rank's groups."""
     numbers, groups = identify_groups(match.traces, match.events, match.headers)
     groups_of = [set(numbers_of_rank) for numbers_of_rank in numbers]
     number_of: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -255,7 +255,7 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[ProcessGroup], l
 
 
 def _stated_description(header: JobHeader, events: CommEvents, name: str) -> str:
-    """Return a group's description in a file, from its header or the group's first event."""
+    """Return a group's description in a file, from the header or from the group's first event."""
     listed = [group.description for group in header.groups if group.name == name and group.ranks]
     stated = [group.description for group in events.groups if group.name == name]
     return next(filter(None, [*listed, *stated[:1]]), "")
@@ -275,7 +275,7 @@ def _group_kinds(
 
 
 def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]:
-    """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
+    """Return a group's purpose, and whether it is a guess; `used` counts its operations."""
     has_all_ranks = group.named and 1 < group.size == world
     words = set(re.findall(r"[a-z]+", group.description.lower()))
     for kind, words_of_kind in _WORDS:
@@ -284,7 +284,7 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
     if has_all_ranks:
         return "all", False
     if not group.named:
-        # Kernels do not show the purpose, as NCCL's all-to-all consists of sends and receives.
+        # Kernels do not show the purpose, because NCCL's all-to-all consists of sends and receives.
         return "unknown", True
     count = int(used.sum())
     if count and used[_SEND_RECV] == count:
@@ -299,7 +299,7 @@ def _guess_kind(group: ProcessGroup, used: Ints, world: int) -> tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class _GroupTraffic:
-    operations: str  # with their counts, most frequent first
+    operations: str  # with counts, most frequent first
     event_count: int
     time_ns: int
     size_bytes: int  # -1 if no size is known
@@ -309,7 +309,7 @@ class _GroupTraffic:
 def _group_traffic(
     part: RankPart, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
 ) -> list[_GroupTraffic]:
-    """Return a rank's traffic in each of `groups`; `numbers` are positions in `events.groups`."""
+    """Return a rank's traffic in each of `groups`; `numbers` are indices into `events.groups`."""
     is_selected = part.contains(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group]
     traffic = []

@@ -1,8 +1,8 @@
-"""The verdict: which ranks keep the others waiting at a cost that matters, and why.
+"""Decide which ranks keep the others waiting at a cost that matters, and why.
 
 `stragglers` decides in four steps:
 
-1. The cost of a rank is the share of their time that the others lose to it in each step
+1. The cost of a rank is the share of their time that the other ranks lose to it in each step
    (`imposed_waits.step_shares`).
 2. The cost over all steps gives the rank's pattern (`_patterns`). For example, 8 ranks run 20
    steps. A rank is a consistent straggler if the others lose at least
@@ -11,7 +11,7 @@
    (`late_evidence`), 5 % are enough, also for a slow rank beside a slower one (`own_shares`).
 3. Ranks about which too little is known, and ranks whose hosts keep pace, are not stragglers
    (`_verdict`).
-4. The cause is the part of the rank's time that exceeds the others' most (`late_causes`).
+4. The cause is the part of the rank's time with the largest excess over others (`late_causes`).
 
 `straggler_report` adds ranks that are always last without being stragglers.
 """
@@ -68,9 +68,9 @@ _NOT_MATCHED = "which are not matched: their time counts as waiting, and the lat
 #: A text for each rank.
 Texts = npt.NDArray[np.object_]
 
-# Noise makes healthy ranks differ by a few percent; stragglers cost more than these limits.
+# Noise makes healthy ranks differ by a few percent; the cost of a straggler exceeds these limits.
 COSTLY_SHARE = 0.05  # of the others' time, on average over many steps
-_FACTOR_OF_TWO = 1.5  # factor for two ranks, because each is compared with only one other
+_FACTOR_OF_TWO = 1.5  # factor for two ranks, since each is compared with only one other
 _CHANCE = 12.0  # relative increase of the limit, times the ranks and the square of the steps
 
 # Limits for stragglers, in addition to `costly_share`.
@@ -78,13 +78,13 @@ _CONSISTENT_SHARE = 0.8  # of `costly_share`, in the median step
 STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL_SHARE = 0.25  # of a step; a single such step is more than noise
 _OCCASIONAL_SHARE = 0.02  # of the others' time, on average, if only some steps are slow
-_MAX_LAUNCH_NS = 1_000_000  # from a launch to the start of a collective without other waits
+_MAX_LAUNCH_NS = 1_000_000  # longest time from launch to start without other waits
 _MIN_COLLECTIVES = 4  # ranks with fewer collectives are not judged
-_MIN_IF_CERTAIN = 3  # the same if chance is ruled out
+_MIN_IF_CERTAIN = 3  # as above, if chance is ruled out
 
 # Limits for naming a rank that is always last but not a straggler.
-_NEARLY_ALWAYS_SHARE = 0.9  # share of a rank's collectives at which it is last
-_MIN_WAIT_RATIO = 0.1  # smallest wait at a collective that counts, relative to the rank's mean
+_NEARLY_ALWAYS_SHARE = 0.9  # of a rank's collectives, at which it must be last
+_MIN_WAIT_RATIO = 0.1  # of the rank's mean wait; shorter waits are ignored
 _MIN_WAIT_SHARE = 0.01  # share of the run that the others wait for it on average
 
 
@@ -100,33 +100,33 @@ def stragglers(
     """Return how often each rank is last at collectives, its cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank always arrives last; a straggler does so at a cost that noise does not explain.
-    The cost is the time without compute by which the others go on later, as a share of their time
-    per step: compute may hide a wait, but not the transfer that the wait delays.
+    rank always arrives last, but a straggler does so at a cost that noise does not explain. The
+    cost is the time without compute by which the others continue later, as a share of their time
+    per step. Compute may hide a wait, but not the transfer that it delays.
 
     A rank is a consistent straggler if it costs the others 5 % on average over many steps, nearly
-    as much in the median step, and twice as much as the typical rank; its mean lateness must also
+    as much in the median step, and twice as much as the typical rank. Its mean lateness must also
     exceed 3.5 times the standard error, over the steps, of the lateness of the other ranks of its
     group. Unless the lateness in several steps rules out chance, the limit is higher with few steps
-    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where ranks are those of its group
-    if it costs only one of its groups. Of two ranks, each is compared with the other alone, so the
-    limit is half as much again. A rank is an occasional straggler if it stalls the others for a
-    quarter of a step's time in some steps, and its worst step costs twice as much as any step of
-    the ranks that are not stragglers; or if the others lose 5 % on average, and it alone is costly
-    in more steps than chance would explain. If ranks take turns, as with uneven batches, none is.
+    and ranks: 5 % times 1 + 1 / steps + 12 / (ranks · steps²), where only ranks of its group count
+    if it costs only one of its groups. With two ranks, each is compared with only one, so the limit
+    is 1.5 times as high. A rank is an occasional straggler if it stalls the others for a quarter of
+    a step's time in some steps, and its worst step costs twice as much as any step of the ranks
+    that are not stragglers; or if the others lose 5 % on average, and it alone is costly in more
+    steps than chance would explain. If ranks take turns, as with uneven batches, none is a
+    straggler.
 
-    Of ranks that are late together, only the last is charged. A rank whose own lateness is at least
-    three quarters of the last one's is judged as if it were the last, unless there is only one
+    If several ranks are late together, only the last is charged. A rank whose own lateness is at
+    least three quarters of the last rank's is judged as if it were last, unless there is only one
     step. A rank that is slow beside a slower one is a straggler if it works longer than the others
-    of its group by 5 % of a step, and waits for as much less, beyond chance.
+    of its group by 5 % of a step, and waits less by as much, beyond chance.
 
     A rank is not charged for lateness that it inherits by communicating, without compute, in
-    another group, such as by waiting for its neighbor in tensor parallelism or for the stage
-    before it, or over slow links, nor for a recording that starts later than the other recordings.
-    A rank is never a straggler if a file is missing from one of its groups, because the late rank
-    may be the missing one, or if it has fewer than four collectives with events of all their ranks,
-    or than three if chance is ruled out.
-    Collectives without events of all their ranks are not used for the verdict.
+    another group, such as by waiting for its neighbor in tensor parallelism or for the stage before
+    it, or over slow links. Nor is it charged for a recording that starts later than the others. A
+    rank is never a straggler if a file is missing from one of its groups, because the late rank may
+    be the missing one, or if it has fewer than four collectives (three if chance is ruled out) with
+    events on all their ranks. Other collectives are not used for the verdict.
 
     The cause is the part of the time, from the arrival at the group's previous collective to this
     arrival, that exceeds the median of the other ranks most: kernels that are slower or more
@@ -142,7 +142,7 @@ def stragglers(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         Only collectives with a selected event in the window are used.
     ranks : iterable of int, optional
@@ -218,7 +218,7 @@ def stragglers_by_step(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return the numbers of `stragglers` step by step.
+    """Return the figures of `stragglers` for each step.
 
     Definitions are as in `stragglers`. Without steps, the run is cut into as many stretches as its
     rarest collective has occurrences. Rarer kinds that occur only before or after the most frequent
@@ -228,7 +228,7 @@ def stragglers_by_step(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the set's if no collective spans two ranks.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The events to analyze, restricted by time and ranks. Default: all.
 
@@ -266,11 +266,11 @@ def stragglers_by_step(
 
 
 def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
-    """Return each rank's pattern and cause, "" for ranks that are not stragglers.
+    """Return each rank's pattern and cause; "" for ranks that are not stragglers.
 
-    Ranks are named first, then acquitted. Ranks that only inherit lateness have only a cause.
+    Candidates are found first, then acquitted. Ranks that only inherit lateness have only a cause.
     """
-    # The last recorded rank of a collective may have waited for a rank that has no event there.
+    # The last recorded rank of a collective may have waited for a rank that has no event.
     shares, exposed_shares = step_shares(work, complete=True)
     evidence = late_evidence(work)
     pattern = _patterns(work, shares, evidence)
@@ -279,11 +279,11 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     is_beside = (pattern == "") & ~is_together & is_slow
     pattern[is_together | is_beside] = "consistent"
     if not work.stated_steps:
-        # An estimated step may be part of a step, and a rank is rarely equally late to all parts.
+        # An estimated step may be part of a step, and a rank is rarely equally late in every part.
         costly_counts = (np.nan_to_num(shares) >= _MIN_WAIT_SHARE).sum(axis=0)
         is_always = costly_counts >= _NEARLY_ALWAYS_SHARE * (~np.isnan(shares)).sum(axis=0)
         pattern[(pattern != "") & is_always] = "consistent"
-    # Ranks may be late because of a rank without a file, or have few collectives.
+    # The lateness may be due to a rank without a file, or the rank may have too few collectives.
     min_counts = np.where(evidence.is_certain | is_slow, _MIN_IF_CERTAIN, _MIN_COLLECTIVES)
     is_unknown = (work.complete_counts() < min_counts) | np.array(work.match.incomplete, dtype=bool)
     pattern[is_unknown] = ""
@@ -291,13 +291,13 @@ def _verdict(work: ImposedWaits) -> tuple[Texts, Texts]:
     cause[is_unknown] = ""
     if is_together.any():
         work = charge_as_late(work, is_together)
-    # Ranks beside a slower one are charged without a loss.
+    # Ranks beside a slower one are charged even though they cost the others nothing.
     is_charged = work.is_charged | (is_beside[work.match.trace] & work.is_counted)
     return _explain(replace(work, is_charged=is_charged), pattern, cause)
 
 
 def _is_late_together(work: ImposedWaits, evidence: LateEvidence) -> Bools:
-    """Return which ranks are consistent stragglers if all nearly last ranks are charged."""
+    """Return which ranks are consistent stragglers if every nearly last rank is charged."""
     # In a single step, the slowest of several ranks are often nearly as late by chance.
     if (work.steps >= 0).sum() < 2:
         return np.zeros(len(work.match.traces), dtype=bool)
@@ -307,7 +307,7 @@ def _is_late_together(work: ImposedWaits, evidence: LateEvidence) -> Bools:
 
 
 def _is_slow(work: ImposedWaits, shares: Floats) -> Bools:
-    """Return which ranks work longer than the others beyond chance, even if they are never last."""
+    """Return which ranks work longer than the others beyond chance, even if never last."""
     costs = np.where(np.isnan(shares), np.nan, own_shares(work))
     is_slow = is_beyond_chance(costs)
     is_slow &= _patterns(work, costs, LateEvidence(is_slow, is_slow)) == "consistent"
@@ -315,14 +315,14 @@ def _is_slow(work: ImposedWaits, shares: Floats) -> Bools:
 
 
 def _explain(work: ImposedWaits, pattern: Texts, cause: Texts) -> tuple[Texts, Texts]:
-    """Return patterns and causes, with the causes of stragglers; acquit ranks by their cause."""
+    """Return patterns and causes: add the causes of stragglers, and acquit ranks by cause."""
     excess = excess_by_rank(work)
     largest = np.stack([excess[part] for part in PARTS]).argmax(axis=0)
     is_by_host = (pattern != "") & (largest == PARTS.index("host"))
     if is_by_host.any():
         pattern[is_by_host & _keeps_pace(work)] = ""
     places = np.flatnonzero(pattern != "")
-    # Nothing is known about the time before the first collective of a group.
+    # The time before a group's first collective is unknown.
     explained_ns = np.where(np.isnan(work.late.excess_ns["host"]), 0, work.lost_ns)
     costs_ns = work.sum_by_rank(explained_ns) / work.companion_counts()
     cause[places] = late_causes(work, places, costs_ns[places])
@@ -336,13 +336,13 @@ def _explain(work: ImposedWaits, pattern: Texts, cause: Texts) -> tuple[Texts, T
 
 
 def _later_starts(work: ImposedWaits) -> Floats:
-    """Return by how many ns each rank's recording starts later than the median of the others'."""
+    """Return how much later each rank's recording starts than the median of the others, in ns."""
     starts_ns = start_times(work.match, work.times)
     return deviation_from_peers(np.zeros(len(starts_ns), np.int64), starts_ns)
 
 
 def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats) -> Texts:
-    """Return the cause of ranks whose cost is large only because of inherited lateness."""
+    """Return the cause for each rank whose cost is large only because of inherited lateness."""
     any_rank = np.ones(shares.shape[1], dtype=bool)
     evidence = LateEvidence(any_rank, any_rank)
     is_costly, is_costly_itself = (
@@ -356,19 +356,19 @@ def _inherited_causes(work: ImposedWaits, shares: Floats, exposed_shares: Floats
 
 
 def costly_share(steps: int, ranks: int) -> float:
-    """Return the smallest share of their time that the others lose to a straggler.
+    """Return the share of the other ranks' time that a straggler must cost.
 
-    The fewer the steps and ranks, the more often one of them is slowest by chance. The limit for
-    one or two steps is so high that chance hardly reaches it.
+    The fewer the steps and ranks, the more often one of them is slowest by chance. For one or two
+    steps, the limit is so high that chance rarely reaches it.
     """
     increase = 1 / steps + _CHANCE / ranks / steps**2
     return COSTLY_SHARE * (1 + increase) * (_FACTOR_OF_TWO if ranks == 2 else 1.0)
 
 
 def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Texts:
-    """Return each rank's pattern: consistent (only if it is steadily late), occasional, or ""."""
+    """Return each rank's pattern: "consistent" (steadily late), "occasional" or ""."""
     companions = work.companion_counts()
-    # The fewer ranks a loss is measured on, the more often it is large by chance.
+    # The fewer the ranks that a loss is measured on, the more often it is large by chance.
     is_of_group = companions < work.companion_counts(min_group_ratio=0.0)
     compared = np.where(is_of_group, companions + 1, len(companions)).tolist()
     patterns = np.full(shares.shape[1], "", dtype=object)
@@ -397,7 +397,7 @@ def _patterns(work: ImposedWaits, shares: Floats, evidence: LateEvidence) -> Tex
 
 
 def _keeps_pace(work: ImposedWaits) -> Bools:
-    """Return which ranks start collectives when launched and have hosts that are hardly behind.
+    """Return which ranks start collectives once launched and have hosts that hardly fall behind.
 
     The devices of a launch-bound job wait for the rank that launches last, but would idle for as
     long if it launched earlier. For example, a host that is always 0.4 ms behind makes the others
@@ -452,11 +452,11 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class LastRank:
-    """A rank that is last at nearly all collectives with waits but is not a straggler."""
+    """A rank that is last at nearly all collectives with waits, yet not a straggler."""
 
     rank: int
-    wait_ns: float  # per other rank, on average
-    hidden_share: float  # the part of the waits that compute hides
+    wait_ns: float  # mean per other rank
+    hidden_share: float  # share of the waits hidden by compute
     last: int  # number of collectives at which it is last
     collectives: int
     cause: str  # empty if unknown
@@ -467,9 +467,9 @@ class StragglerReport:
     """The late ranks of a job, as named in all panels, pages and messages."""
 
     stragglers: list[int]  # most costly first
-    causes: dict[int, str]  # by straggler; empty if unknown
+    causes: dict[int, str]  # keyed by straggler; "" if unknown
     last_ranks: list[LastRank]  # longest wait first
-    late_starts_ns: dict[int, int]  # by rank whose recording starts later: time after the others'
+    late_starts_ns: dict[int, int]  # keyed by late-starting rank: delay relative to the others
     loaded_rank_count: int
     rank_count: int  # including ranks whose files are missing
 
@@ -503,7 +503,7 @@ def _always_last_ranks(
 ) -> list[LastRank]:
     """Return the ranks that are last at nearly all collectives but are not stragglers."""
     match = work.match
-    # On the recorded clocks, the run would include the differences between the clocks.
+    # On the recorded clocks, the run would include the offsets between clocks.
     run_ns = sum(high - low for low, high in traces.with_clock(work.clock).windows)
     is_named = straggler_frame["is_straggler"].to_numpy()
     min_complete = _NEARLY_ALWAYS_SHARE * straggler_frame["collectives"].to_numpy()
@@ -517,7 +517,7 @@ def _always_last_ranks(
     }
     is_long = [wait_ns >= _MIN_WAIT_SHARE * max(run_ns, 1) for wait_ns in wait_of_place.values()]
     places = places[np.array(is_long, dtype=bool)]
-    # A rank whose lateness compute hides is equally late to all collectives of a step.
+    # A rank whose lateness is hidden by compute is equally late at every collective of a step.
     late_ns = [wait_of_place[place] * len(work.steps) / charged[place].sum() for place in places]
     causes = late_causes(work, places, np.array(late_ns))
     last_ranks = []
@@ -538,16 +538,16 @@ def _always_last_ranks(
 
 
 def _nearly_always_last(work: ImposedWaits) -> Bools:
-    """Return which ranks are last at nearly all collectives, or at those in which ranks wait.
+    """Return which ranks are last at nearly all collectives, or at nearly all with waits.
 
-    Collectives with short waits may not count: ranks that gather after a scatter arrive together.
+    Short waits may not count, because ranks that gather after a scatter arrive together.
     """
     match = work.match
     wait_ns = np.where(work.is_counted, match.reduce_per_entry(np.add, work.times.wait_ns), 0)
     mean_wait_ns = work.sum_by_rank(wait_ns) / np.maximum(work.sum_by_rank(work.is_counted), 1)
     has_waits = work.is_counted & (wait_ns >= _MIN_WAIT_RATIO * mean_wait_ns[match.trace])
     is_last = np.zeros(len(match.traces), dtype=bool)
-    # If one wait is much longer than the others, `has_waits` has too few collectives.
+    # If one wait is much longer than the rest, `has_waits` keeps too few collectives.
     for counts in (work.is_counted, has_waits):
         collectives, last = work.sum_by_rank(counts), work.sum_by_rank(counts & work.is_only_last)
         is_last |= (collectives >= _MIN_COLLECTIVES) & (last >= _NEARLY_ALWAYS_SHARE * collectives)

@@ -1,7 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
-The file does not state the algorithm of a collective, so its bytes are the minimum for any. With a
-message of S bytes, and n ranks on h nodes, of which m are on the node of a rank:
+Files do not state the algorithm of a collective, so bytes are the minimum over all algorithms. With
+a message of S bytes, and n ranks on h nodes, of which m are on the sender's node:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes
@@ -11,8 +11,8 @@ all-gather, reduce-scatter      ``S·(n-1)/n``           ``S·(h-1)/h/m``
 broadcast, reduce               ``S·(n-1)/n``           ``S·(h-1)/n``
 ==============================  ======================  ======================
 
-For example, 4 ranks on 2 nodes all-reduce 100 bytes: each sends 150, and 50 of these leave the
-node. The bytes of all-to-alls and sends are exact, because the file has their splits and peers.
+For example, 4 ranks on 2 nodes all-reduce 100 bytes. Each sends 150, and 50 of them leave the node.
+The bytes of all-to-alls and sends are exact, because the file has their splits and peers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def traffic(
         of devices listed in a file is used.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The communication kernels to count, restricted by time and ranks. Default: all. Events are
-        not clipped at the window.
+        not clipped to the window.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def traffic(
         for trace, events, groups_of_rank, header in zip(*columns, strict=True)
         if trace.rank in parts.ranks
     ]
-    # pandas 2 warns if it concatenates empty frames.
+    # pandas 2 warns when it concatenates empty frames.
     blocks = [block for block in map_ranks(parts, _traffic_of_rank, each=arguments) if len(block)]
     frame = pd.concat(blocks or [pd.DataFrame(columns=list(_SCHEMA))], ignore_index=True)
     frame["nodes_from"] = nodes_from
@@ -159,7 +159,7 @@ def _traffic_of_rank(
 def _calls_of_rank(
     part: RankPart, events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int]
 ) -> pd.DataFrame:
-    """Return the selected communication with other ranks, call by call; NaN if unknown."""
+    """Return the selected calls that communicate with other ranks; NaN if unknown."""
     rank, operation = stated_rank(part.trace), events.operation
     ranks = np.array([group.size for group in groups], dtype=np.int64)[events.group]
     sent, crossing = _min_bytes(events, groups, node_of, rank)
@@ -188,9 +188,9 @@ def _calls_of_rank(
 def _min_bytes(
     events: CommEvents, groups: list[ProcessGroup], node_of: dict[int, int], rank: int
 ) -> tuple[Floats, Floats]:
-    """Return the minimum bytes that a rank sends, in total and to other nodes; NaN if unknown.
+    """Return the minimum bytes a rank sends, in total and to other nodes; NaN if unknown.
 
-    `n`, `h` and `m` are as in the docstring of the module.
+    `n`, `h` and `m` are as in the module docstring.
     """
     nodes = count_nodes(groups, node_of)
     member_nodes = [[node_of[member] for member in group.ranks] for group in groups]
@@ -213,13 +213,13 @@ def _min_bytes(
 def _exact_bytes(
     trace: Trace, events: CommEvents, groups: list[ProcessGroup]
 ) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Yield position and bytes by peer of each all-to-all and send with known peers."""
+    """Yield the position and the bytes per peer of each all-to-all and send with known peers."""
     places = np.flatnonzero(events.operation == _ALL_TO_ALL)
     for place, stated in zip(places.tolist(), split_args(trace, events.rows[places]), strict=True):
         members = groups[int(events.group[place])].ranks
         if (split := split_bytes(stated, "In", len(members))) is not None:
             yield place, list(zip(members, split, strict=True))
-    # The host records the sends of a batch before it launches the kernel that runs them.
+    # The host records the sends of a batch before it launches the kernel that executes them.
     is_batch = (events.operation == _SEND_RECV) & (events.source < 0)
     for name, records in batched_sends(trace).groupby("group"):
         is_of_name = np.array([group.name == name for group in events.groups], dtype=bool)

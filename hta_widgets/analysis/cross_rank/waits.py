@@ -1,7 +1,7 @@
-"""How long each rank waits in collectives for the last of their ranks.
+"""How long each rank waits in collectives for the last rank.
 
-For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns. From 15
-to 30 ns its device does not compute, so 15 ns of the wait are exposed.
+For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns. Its
+device does not compute from 15 to 30 ns, so 15 ns of the wait are exposed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def exposed_waits(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return each rank's time in collectives before the last of their ranks arrives.
+    """Return the time that each rank spends in collectives before the last rank arrives.
 
     A rank waits in a collective from its own arrival until the last rank's, or until the end of its
     own event if that is earlier. As in `collectives`, the last rank is determined before anything
@@ -59,7 +59,7 @@ def exposed_waits(
     ----------
     traces : TraceSet
     clock : {"host", "fitted"}, optional
-        The clock of arrivals. Default: fitted, or the trace set's if no collective is on two ranks.
+        The clock of arrivals. Default: fitted, or the trace set's if no collective spans two ranks.
     selection, window : Selection, (start_ns, end_ns), optional
         The events to analyze, restricted by time. Default: all.
     ranks : iterable of int, optional
@@ -107,9 +107,9 @@ def exposed_waits(
 
 
 class RankWaits(NamedTuple):
-    """A rank's waits, on its table's clock, and its events that are not matched on all ranks."""
+    """A rank's waits on its table's clock, and its events that are not matched on all ranks."""
 
-    rows: Rows  # the events in which the rank waits
+    rows: Rows  # events in which the rank waits
     begin: Ints
     until: Ints
     unmatched: Rows
@@ -125,14 +125,14 @@ class CollectiveWaits:
 
     @property
     def on_hosts(self) -> bool:
-        """Whether hosts run the collectives, as in jobs without any on devices."""
+        """Whether hosts run the collectives, because no device does."""
         return any(
             bool((trace.table.stream[events.rows[:1]] < 0).any())
             for trace, events in zip(self.match.traces, self.match.events, strict=True)
         )
 
     def of_rank(self, rank: int) -> RankWaits:
-        """Return the waits of a rank, each until the last arrival or until its event ends."""
+        """Return a rank's waits, each until the last arrival or the end of its event."""
         match, number = self.match, [trace.rank for trace in self.match.traces].index(rank)
         entries, events = match.of_trace[number], match.events[number]
         place = match.place[entries]
@@ -142,12 +142,12 @@ class CollectiveWaits:
         return RankWaits(events.rows[place], begin, until, unmatched_rows(match, number))
 
     def arguments_by_rank(self, ranks: list[int]) -> list[tuple[RankWaits]]:
-        """Return the waits of some ranks, as arguments for `map_ranks`."""
+        """Return the waits of the given ranks as arguments for `map_ranks`."""
         return [(self.of_rank(rank),) for rank in ranks]
 
 
 def unmatched_rows(match: Matching, number: int) -> Rows:
-    """Return the communication of a trace that is not matched on all ranks of its group."""
+    """Return a trace's communication that is not matched on all ranks of its group."""
     entries, events = match.of_trace[number], match.events[number]
     complete = entries[match.is_complete[match.collective[entries]]]
     is_matched = events.is_single_rank
@@ -167,7 +167,7 @@ def collective_waits(traces: TraceSet, clock: Clock | None = None) -> Collective
 
 
 def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
-    """Return the selected events in which a rank waits, and the start and end of each wait."""
+    """Return the selected events in which a rank waits, and each wait's start and end."""
     is_selected = part.contains(waits.rows)
     times = waits.begin[is_selected], waits.until[is_selected]
     begin, until = (np.clip(times_ns, part.low, part.high) for times_ns in times)
@@ -175,7 +175,7 @@ def wait_intervals(part: RankPart, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
 
 
 def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int, int]:
-    """Return the values for the columns of `exposed_waits` after ``rank``."""
+    """Return the values of the columns of `exposed_waits` after ``rank``."""
     compute = part.union_of_kinds("compute")
     communication_ns = total_length(subtract(part.union_of_kinds("communication"), compute))
     alone = np.intersect1d(part.rows_of_kinds("communication"), waits.unmatched)
@@ -189,10 +189,10 @@ def _waits_of_rank(part: RankPart, waits: RankWaits) -> tuple[int, int, int, int
 
 
 def exposed_waits_for(waits: CollectiveWaits, is_for_late: Bools) -> dict[int, int]:
-    """Return by rank how much longer late ranks keep it in some entries of the matching.
+    """Return, by rank, the additional time in the given entries due to late ranks.
 
-    This is the time without compute by which collectives end later than if no rank were late.
-    Compute may hide a wait, but not the transfer that the wait delays.
+    This is the time without compute by which collectives end later than if no rank were late. A
+    wait may be hidden by compute, unlike the transfer that it delays.
     """
     match = waits.match
     arguments = [

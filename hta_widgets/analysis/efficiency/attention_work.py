@@ -10,12 +10,12 @@ bound the number of pairs. For example, 24 tokens in 3 sequences of at most 12 h
 36 + 36 pairs, with lengths 12, 6 and 6, and at most 144 + 121 + 1, with lengths 12, 11 and 1. If
 all sequences have the maximum length, the number is exact.
 
-Ascend's profiler leaves out arguments that are strings or numbers, and with them the layout and the
-mask. For a query and a key of shape (2, 8, 1024, 64), the longer of the two middle dimensions is
-taken as the sequence, and all 1024² pairs count. This is an upper bound. A query of shape (2, 8, 1,
-64) is one step of generation and attends to at most all keys.
+Ascend's profiler omits arguments that are strings or numbers, including the layout and the mask.
+For a query and a key of shape (2, 8, 1024, 64), the longer of the two middle dimensions is taken as
+the sequence, and all 1024² pairs count. This is an upper bound. A query of shape (2, 8, 1, 64) is
+one step of generation and attends to at most all keys.
 
-Inference engines read keys and values from a paged cache, and put sums of lengths into step names.
+Inference engines read keys and values from a paged cache, and state sums of lengths in step names.
 In ``execute_32_context_0(…)_generation_32(sq32sk55086sqsq32sqsk55086)``, 32 queries attend to 55086
 keys. With 64 heads of 64 elements, a layer computes 2 · 64 · 55086 · (64 + 64) FLOPs.
 """
@@ -48,7 +48,7 @@ def attention_pairs(
 ) -> int:
     """Return the number of (query, key) pairs that the mask allows.
 
-    `left` and `right` count earlier and later keys in a query's window: -1 for all, 0 if causal.
+    `left` and `right` count earlier and later keys in a query's window; -1 for all, 0 if causal.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def _ramp_sum(last: int, limit: int) -> int:
     return rising * (rising + 1) // 2 + max(last - limit, 0) * limit
 
 
-#: By mask argument: whether the mask is causal, and whether it is aligned to the last query.
+#: Keyed by mask argument: whether the mask is causal, and whether it aligns with the last query.
 _MASKS: Final = {
     "False": (False, False), "True": (True, False),
     "0": (False, False), "1": (True, False), "2": (True, True),
@@ -81,7 +81,7 @@ _MASKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AttentionArguments:
-    """Positions of the arguments in one version of an attention operator; None if it lacks them.
+    """Argument positions in one version of an attention operator; None for missing arguments.
 
     Key and value follow `query`. `mask` is an additive bias, `window` the first of two window
     sizes. `lengths` are tensors with the lengths of packed sequences; the first holds the
@@ -107,22 +107,22 @@ class AttentionArguments:
     is_bound: bool = False
 
     def fits(self, call: OperatorCall) -> bool:
-        """Return whether the flags and the mask of `call` fit this version."""
+        """Return whether the flags and the mask of a call fit this version."""
         flags = [self.flag, None if isinstance(self.saved, bool) else self.saved]
         has_flags = all(call.value(at) in {"False", "True"} for at in flags if at is not None)
         is_local = self.local is not None and call.number(self.local) > 0
         return has_flags and self.mask_of(call) in _MASKS and not is_local
 
     def mask_of(self, call: OperatorCall) -> str:
-        """Return the mask argument; ``False`` for an operator without one."""
+        """Return the mask argument, or ``False`` if the operator has none."""
         return "False" if self.causal is None else call.value(self.causal)
 
 
 def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) -> Work:
-    """Return the work of an attention call, with the first of `versions` that fits its arguments.
+    """Return the work of an attention call, using the first of `versions` that fits its arguments.
 
-    The newest version comes first. For example, PyTorch's efficient attention had no bias before
-    2.1, so its causal flag was argument 4 instead of 6.
+    The newest version comes first. For example, before PyTorch 2.1, efficient attention had no
+    bias, so its causal flag was argument 4 instead of 6.
     """
     candidates = (AttentionArguments(**version) for version in versions)
     arguments = next((version for version in candidates if version.fits(call)), None)
@@ -169,7 +169,7 @@ def attention_work(call: OperatorCall, versions: Sequence[Mapping[str, Any]]) ->
 
 
 def _pairs_function(call: OperatorCall, arguments: AttentionArguments) -> Callable[[int, int], int]:
-    """Return a function that computes the number of pairs from the numbers of queries and keys."""
+    """Return a function that computes the number of pairs from numbers of queries and keys."""
     left = right = -1
     if arguments.window is not None:
         left, right = (int(call.number(arguments.window + number, -1)) for number in range(2))
@@ -182,7 +182,7 @@ def _pairs_function(call: OperatorCall, arguments: AttentionArguments) -> Callab
 def _batch_pairs(
     call: OperatorCall, arguments: AttentionArguments
 ) -> tuple[tuple[int, int, int], list[int]]:
-    """Return (sequences, queries, keys) of a dense batch, and the number of pairs per head."""
+    """Return (sequences, queries, keys) of a dense batch, and its number of pairs per head."""
     q, k, _ = (call.shape(arguments.query + number, 4) for number in range(3))
     sequence_axis = 1 if arguments.heads_last else 2
     batch, queries, keys = q[0], q[sequence_axis], k[sequence_axis]
@@ -231,7 +231,7 @@ def _packed_pairs(
 def unmasked_attention_work(
     call: OperatorCall, *, rope: int | None = None, backward: bool = False
 ) -> Work:
-    """Return an upper bound of the work of attention whose layout and mask are not in the file.
+    """Return an upper bound of the work of attention with unknown layout and mask.
 
     Query, key and value have three dimensions, (batch, sequence, size) or (sequence, batch, size),
     or four, with heads before or after the sequence. Argument `rope` extends the queries.
@@ -247,7 +247,7 @@ def unmasked_attention_work(
     has_pages = any(
         len(tensor.dims) == 2 and tensor.type in {"int", "long int"} for tensor in call.tensors()
     )
-    # A list of numbers holds the lengths of packed sequences or of the sequences in a padded batch.
+    # A list of numbers holds the lengths of sequences that are packed or in a padded batch.
     if has_pages or q[batch] != k[batch] or ("ScalarList" in call.types and not generates):
         raise CallError(Reason.DATA_DEPENDENT)
     out_elements = prod(q) * v[-1] // k[-1]
@@ -266,7 +266,7 @@ def unmasked_attention_work(
 def _work_of_products(
     call: OperatorCall, query: int, *, scores: int, outputs: int, out_elements: int, backward: bool
 ) -> Work:
-    """Return the work of attention with `scores` and `outputs` multiply-adds.
+    """Return the work of attention with given multiply-adds for scores and outputs.
 
     Key and value follow the argument `query`. The output has `out_elements` elements.
     """
@@ -283,9 +283,9 @@ def _work_of_products(
 
 
 def paged_attention_work(call: OperatorCall, query: int, key: int, value: int) -> Work:
-    """Return an upper bound of the work of attention over a paged cache in an engine's step.
+    """Return an upper bound of the work of attention over a paged cache in an engine step.
 
-    Queries have the dimensions (token, head, element); keys and values end with (head, element).
+    Queries have dimensions (token, head, element). Keys and values end with (head, element).
     """
     step = call.context.step
     if step is None:

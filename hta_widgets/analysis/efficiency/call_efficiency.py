@@ -7,14 +7,14 @@ The limit of a call is the longer of two times: its FLOPs at the peak rate, and 
 memory bandwidth. For example, 51.6 GFLOP at a peak of 989 TFLOP/s take 52 µs, and 54 MB at 3.35
 TB/s take 16 µs. The limit is 52 µs (``compute``), so a call of 104 µs has a roofline share of 50 %.
 
-`operator_efficiency` aggregates calls. The views show single calls: in the details of an operator
-and of its kernels, in their colors, and as achieved TFLOP/s over time. An operator such as
-``aten::linear`` has the figures of the ``aten::addmm`` below it if that is the only counted call.
+`operator_efficiency` aggregates calls. The views show individual calls: in the details of an
+operator and of its kernels, in event colors, and as achieved TFLOP/s over time. An operator such as
+``aten::linear`` has the figures of the ``aten::addmm`` inside it if no other call in it counts.
 
 The color of an event depends on its class: what limits its call, and how close the call is to the
 limit. A ``gemm`` that is limited by FLOPs is in class ``compute`` at 52 % of its roofline,
-``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors. The
-codes of classes follow those of ``facts/event_classes.json``, so a code has one meaning in tiles.
+``compute_near`` at 75 %, and ``far`` at 12 %. ``facts/bound_classes.json`` defines the colors.
+Class codes follow those of ``facts/event_classes.json``, so a code is unique in tiles.
 """
 
 from __future__ import annotations
@@ -84,35 +84,35 @@ THRESHOLDS: Final = {
 }
 _MAX_NS: Final = float(1 << 62)
 
-#: Operators without matrix products run on ordinary units, which compute smaller types in FP32.
+#: Operators without matrix products run on ordinary units, which compute small types in FP32.
 _VECTOR_PRECISION = {
     **dict.fromkeys(("float", "c10::Half", "c10::BFloat16"), PRECISION_NAMES.index("fp32")),
     "double": PRECISION_NAMES.index("fp64"),
 }
-#: Rates of a call. They are stored as 32-bit floats, which suffice for the views.
+#: Rates of a call, stored as 32-bit floats, which suffice for the views.
 CALL_RATES = ("tflop_per_s", "gb_per_s", "roofline_share")
-#: Columns whose values most calls of a signature share.
+#: Columns with the same values for most calls of a signature.
 _SHARED = (
     "flops", "least_bytes", "bound", "above_peak", "recompute", "precision", "certainty", "reason",
 )  # fmt: skip
-#: Roofline shares at or above which a call is near its limit, and below which it is far from it.
+#: Roofline shares from which a call is near its limit, and below which it is far from it.
 NEAR_SHARE: Final = THRESHOLDS["target_roofline_share"]
 FAR_SHARE: Final = 0.3
 #: Values of ``certainty`` that are not estimates.
 CERTAIN: Final = ("exact", "linked", "stated")
 _FIRST_CODE = len(facts("event_classes")["light"])
 _CODES = {name: _FIRST_CODE + code for code, name in enumerate(facts("bound_classes")["light"])}
-_MAX_OPERATORS = 200  # operators whose args show whether a trace has shapes
+_MAX_OPERATORS = 200  # number of operators whose args are searched for shapes
 
 
 @dataclass(frozen=True, eq=False)
 class CallTimes:
     """Times of the counted calls of a rank; `precision` is an index into `PRECISION_NAMES`.
 
-    `is_counted` marks selected calls with device work; on ranks without any, those in the window.
+    `is_counted` marks selected calls with device work; without device work, those in the window.
 
     `compute_ns` is the time of compute kernels. `inside` is the share of each call's work in the
-    window. `is_host_copy` marks copies from or to the host, which memory bandwidth does not limit.
+    window. `is_host_copy` marks copies to or from the host, which memory bandwidth does not limit.
     """
 
     signatures: Signatures
@@ -130,7 +130,7 @@ class CallTimes:
 
     @property
     def reasons(self) -> Array:
-        """Reason why each call has no figures or no limit; empty for calls with both."""
+        """Why each call has no figures or no limit; empty for calls with both."""
         reasons = self.signatures.texts_of_work("reason")
         reasons[self.is_host_copy] = "limited by the link to the host"
         reasons[self.communicates] = "communication"
@@ -195,7 +195,7 @@ def _matrix_score(name: str) -> int:
 def _precisions(
     trace: Trace, signature_set: Signatures, work: Rows, call: Ints, device: UsedDevice
 ) -> Ints:
-    """Return each call's precision: from its main kernel, or from its type without matrix work."""
+    """Return each call's precision, from its main kernel if it has matrix work, or its type."""
     distinct, is_matrix = signature_set.distinct, signature_set.calls.is_matrix
     by_type = [_VECTOR_PRECISION.get(signature.input_type, 0) for signature in distinct]
     precision = np.array(by_type, dtype=np.int64)[signature_set.code]
@@ -226,14 +226,14 @@ def _main_kernels(trace: Trace, work: Rows, call: Ints) -> tuple[Ints, Array]:
 
 
 def _largest_of_calls(call: Ints, *keys: Ints) -> Rows:
-    """Return the position of each call's largest entry; the last of `keys` is compared first."""
+    """Return the position of each call's largest entry; the last of `keys` takes precedence."""
     order = np.lexsort((*keys, call))
     largest: Rows = order[np.append(np.diff(call[order]) != 0, True)[: len(order)]]
     return largest
 
 
 def add_limits(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the times at peak rate and at memory bandwidth, and the longer of the two."""
+    """Add the times at peak rate and at memory bandwidth, and the longer of these."""
     with np.errstate(divide="ignore", invalid="ignore"):
         compute_ns = frame["total_flops"] / frame["peak_tflop_per_s"] / 1e3
         memory_ns = frame["total_bytes"] / frame["memory_gb_s"]
@@ -272,7 +272,7 @@ def add_rates(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _round_ns(time_ns: pd.Series) -> pd.Series:
-    # A tiny rate may give a time that does not fit in an integer.
+    # With a tiny rate, the time may not fit in an integer.
     return time_ns.clip(upper=_MAX_NS).round().astype(np.int64)
 
 
@@ -281,9 +281,9 @@ class CallEfficiency:
     """The counted calls of a rank that have device work.
 
     `calls` has a row per call: ``row`` of its operator, ``longest`` (row of its longest device
-    work), ``device_ns``, ``kernels``, `CALL_RATES`, and ``signature``, the position of its other
-    columns in `signatures`. `call_of_event` is the position of the call to which an event belongs;
-    -1 if there is none.
+    work), ``device_ns``, ``kernels``, `CALL_RATES`, and ``signature``, the row of `signatures` with
+    its other columns. `call_of_event` is the position of the call to which an event belongs; -1 if
+    there is none.
     """
 
     calls: pd.DataFrame
@@ -297,7 +297,7 @@ class CallEfficiency:
         return values
 
     def figures_of(self, call: int) -> dict[str, Any]:
-        """Return the figures of a call as a JSON object; unknown ones are None."""
+        """Return the figures of a call as a JSON object, with None for unknown figures."""
         row = self.calls.iloc[call]
         counts = {name: int(row[name]) for name in ("row", "kernels", "device_ns")}
         rates = {name: _none_if_nan(float(np.float32(row[name]))) for name in CALL_RATES}
@@ -307,7 +307,7 @@ class CallEfficiency:
 def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
     """Return notes about unknown devices and missing shapes.
 
-    `ranks` has, for each rank, its device and whether its operators have shapes.
+    `ranks` states, for each rank, its device and whether its operators have shapes.
     """
     without = [device.rank for device, has_input_shapes in ranks if not has_input_shapes]
     if len(without) == len(ranks):
@@ -317,21 +317,21 @@ def notes_of_ranks(ranks: Sequence[tuple[UsedDevice, bool]]) -> list[str]:
 
 
 def has_shapes(trace: Trace) -> bool:
-    """Return whether the first operators of a rank have the shapes of their inputs."""
+    """Return whether a rank's first operators state the shapes of their inputs."""
     try:
         args = call_args(trace, operator_tree(trace).rows[:_MAX_OPERATORS])
-    except TraceError:  # the file is gone
+    except TraceError:  # the file was removed
         return False
     return any(decode_arg(dims) for dims, *_ in args.texts)
 
 
 def has_call_figures(trace: Trace) -> bool:
-    """Return whether operators of a rank may have FLOPs and bytes, from shapes or from the file."""
+    """Return whether a rank's operators may have FLOPs and bytes, from shapes or the file."""
     return getattr(trace.source, "states_work", False) or has_shapes(trace)
 
 
 def call_efficiency(trace: Trace) -> CallEfficiency | None:
-    """Return the figures of a rank's calls; None if it has neither shapes nor stated work."""
+    """Return the figures of a rank's calls; None if it has neither shapes nor stated figures."""
     added = devices_of_user()
     return memo(trace, ("call_efficiency", repr(added)), lambda: _call_efficiency(trace, added))
 
@@ -355,7 +355,7 @@ def _call_efficiency(trace: Trace, added: Sequence[Device]) -> CallEfficiency | 
     columns = ["row", "device_ns", "kernels", *CALL_RATES]
     linked = calls.call_of_work >= 0
     work = calls.work[linked]
-    # Of several pieces of work with the same duration, the first counts as the longest.
+    # Of pieces of work with equal durations, the first counts as the longest.
     longest = _largest_of_calls(calls.call_of_work[linked], -work, trace.table.dur_ns[work])
     return CallEfficiency(
         frame[columns].assign(longest=work[longest], signature=groups.ngroup()),
@@ -399,14 +399,14 @@ def _call_frame(times: CallTimes, device: UsedDevice) -> pd.DataFrame:
 
 
 def _call_of_event(trace: Trace, calls: CountedCalls, position: Ints) -> Ints:
-    """Return the call of each kernel and counted operator, and of operators above a single call."""
+    """Return the call of each kernel and counted operator, and of operators with a single call."""
     tree = operator_tree(trace)
     call_of_event = np.full(len(trace), -1, dtype=np.int64)
     call_of_event[calls.rows] = position
     if len(tree.rows):
         call = call_of_event[tree.rows]
         calls_below = tree.forest.subtree_sums((call >= 0).astype(np.int64))
-        # With a single call below, the sum of the positions is the position of that call.
+        # If there is only one call below, the sum of positions is its position.
         only_call = tree.forest.subtree_sums(np.maximum(call, 0))
         call_of_event[tree.rows] = np.where(calls_below == 1, only_call, -1)
         call_of_event[calls.rows] = position

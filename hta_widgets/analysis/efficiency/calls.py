@@ -1,9 +1,9 @@
 """The arguments of an operator call, as recorded with ``record_shapes=True``.
 
 A file has one entry per argument of the operator's schema in each of ``Input Dims``, ``Input
-type``, ``Input Strides`` and ``Concrete Inputs``; the last holds strings. Dims ``[]`` mean None, a
-number or a tensor without dimensions, so such arguments count 0 bytes. A list of tensors is nested
-one level deeper. For example, ``aten::addmm`` with a bias of 10 elements::
+type``, ``Input Strides`` and ``Concrete Inputs``; the last list holds strings. Dims ``[]`` mean
+None, a number or a tensor without dimensions, so such arguments count 0 bytes. A list of tensors is
+nested one level deeper. For example, ``aten::addmm`` with a bias of 10 elements::
 
     call = OperatorCall(
         "aten::addmm",
@@ -37,16 +37,16 @@ NO_SHAPES_NOTE: Final = (
 _ONEDNN: Final = re.compile("mkldnn|onednn")
 #: Parts of type names that only some files contain.
 _OPTIONAL_IN_TYPES: Final = re.compile(r"torch\.|c10::|at::|_t$|[\s<>]")
-#: Element types by category, narrowest first, with names and codes in ``dtype`` arguments.
+#: Element types by category, narrowest first, with their names and ``dtype`` codes.
 _TYPES: Final = facts("types")
 _TYPE_NAMES: Final[dict[str, str]] = {name: row["name"] for row in _TYPES for name in row["names"]}
 _TYPE_OF_CODE: Final[dict[int, str]] = {row["code"]: row["name"] for row in _TYPES}
 LISTS: Final = frozenset({"TensorList", "GenericList"})
 _ASSUMED_IN_LISTS: Final = "float"
-#: Categories that take part in type promotion, and the default type of numbers of each.
+#: Categories for type promotion, lowest first, and the default type of numbers in each.
 _CATEGORIES: Final = ("bool", "integer", "float", "complex")
 _DEFAULT_TYPES: Final = ("bool", "long int", "float", "c10::complex<float>")
-#: Category and position of each type; operands are promoted to the type with the highest one.
+#: Category and position of each type. Operands are promoted to the type with the highest.
 _PROMOTION_ORDER: Final = {
     row["name"]: (_CATEGORIES.index(row["category"]), place)
     for place, row in enumerate(_TYPES)
@@ -54,7 +54,7 @@ _PROMOTION_ORDER: Final = {
 }
 #: Floating-point and complex types.
 FLOATS: Final[set[str]] = {row["name"] for row in _TYPES if row["category"] in {"float", "complex"}}
-#: Type of the real and imaginary part of each complex type.
+#: Type of the real and imaginary parts of each complex type.
 REAL_TYPES: Final[dict[str, str]] = {row["name"]: row["parts"] for row in _TYPES if "parts" in row}
 
 
@@ -63,7 +63,7 @@ Kernels = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class CallContext(NamedTuple):
-    """Facts besides the arguments that determine the work of some calls.
+    """Facts, besides the arguments, that determine the work of certain calls.
 
     `output` is the output shape of a convolution, taken from another call; `kernels` are the
     kernels of a mixture of experts; `step` is the step of attention in an inference engine;
@@ -97,12 +97,12 @@ class Reason:
 
 
 class CallError(Exception):
-    """A figure of a call is unknown; the message states the reason."""
+    """Raised if a figure of a call is unknown; the message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor argument; `strides` is None if the file has none."""
+    """A tensor argument; `strides` is None if they are not in the file."""
 
     dims: tuple[int, ...]
     type: str
@@ -110,7 +110,7 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """Number of elements, including expanded ones."""
+        """Number of elements, including expanded dimensions."""
         return prod(self.dims)
 
     @property
@@ -130,7 +130,7 @@ class Tensor:
 
 @cache
 def standard_type(name: str) -> str:
-    """Return PyTorch's name of a type; other tools write, for example, ``float16``.
+    """Return PyTorch's name of a type, given any tool's name, such as ``float16``.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def item_bytes(type_name: str) -> float:
 
 
 def promote(types: Sequence[str], numbers: Sequence[str] = ()) -> str:
-    """Return the result type of operands of the given types; empty if it is unknown.
+    """Return the result type of operands of the given types; "" if unknown.
 
     Numbers and tensors without dims change the type only if they are of a higher category. For
     example, an integer tensor times 1.5 is a tensor of floats.
@@ -193,7 +193,7 @@ class OperatorCall:
         return bool(dims) and not is_list_of_tensors
 
     def type_of(self, index: int) -> str:
-        """Return the type of an argument; empty for None."""
+        """Return the type of an argument; "" for None."""
         name = self.types[index] if index < len(self.types) else ""
         return standard_type(name) if isinstance(name, str) else ""
 
@@ -203,7 +203,7 @@ class OperatorCall:
         if not _is_shape(dims):
             raise CallError(Reason.NOT_NUMBERS)
         strides = self.strides[index] if index < len(self.strides) else None
-        # Sparse tensors have dims but no strides, as have dense tensors of oneDNN (MKL-DNN).
+        # Like sparse tensors, dense tensors of oneDNN (MKL-DNN) have dims but no strides.
         is_without_strides = any(self.strides) and strides == []
         if dims and is_without_strides and not _ONEDNN.search(self.name):
             raise CallError(Reason.SPARSE)
@@ -211,7 +211,7 @@ class OperatorCall:
         return Tensor(tuple(dims), self.type_of(index), stated_strides)
 
     def shape(self, index: int, rank: int | None = None) -> tuple[int, ...]:
-        """Return the dims of a tensor argument, which must have `rank` of them."""
+        """Return the dims of a tensor argument; require `rank` dims if given."""
         dims = self.tensor(index).dims
         if not dims:
             raise CallError(Reason.NO_SHAPES)
@@ -240,11 +240,11 @@ class OperatorCall:
 
     @property
     def has_lists(self) -> bool:
-        """Whether an argument is a list of tensors; the file does not have their types."""
+        """Whether an argument is a list of tensors, whose types are not in the file."""
         return not LISTS.isdisjoint(name for name in self.types if isinstance(name, str))
 
     def value(self, index: int) -> str:
-        """Return a concrete argument as a string; empty for None and tensors."""
+        """Return a concrete argument as a string; "" for None and tensors."""
         if not self.values:
             raise CallError(Reason.NO_VALUES)
         value = self.values[index] if index < len(self.values) else ""
@@ -288,7 +288,7 @@ class OperatorCall:
         return [word == "True" for word in words]
 
     def output_type(self, index: int, default: str) -> str:
-        """Return the type that a ``dtype`` argument requests, else `default`; empty if unknown."""
+        """Return the type that a ``dtype`` argument requests, else `default`; "" if unknown."""
         if not self.values or not str(self.value(index)).isdecimal():
             return default
         return _TYPE_OF_CODE.get(int(self.value(index)), "")

@@ -1,10 +1,10 @@
-"""Peak rates of devices, and the device on which a rank ran.
+"""Peak rates of devices, and the device that each rank ran on.
 
-`table` has a row per device and precision. Rates are for dense matrices; data sheets also print
-twice as high rates for sparse ones. Rows of AMD devices are per die, as in traces.
+`table` has a row per device and precision. Rates are for dense matrices, although data sheets also
+print doubled rates for sparse ones. Rows of AMD devices are per die, as in traces.
 
 A name alone does not identify a device: ROCm may write ``AMD Radeon Graphics`` or no name. Devices
-are matched in this order: devices that the user added; by name and memory within 8 %; by name only;
+are matched in this order: devices added by the user; by name and memory within 8 %; by name only;
 by compute capability, units, warp size and memory. For example, an empty name with 192 GB of
 memory, 304 units and compute capability 9.4 is an MI300X, ``matched_by="properties"``.
 """
@@ -35,18 +35,18 @@ __all__ = ["add", "of", "peak", "reset", "table"]  # noqa: F822 - defined by `__
 Precision = Literal[
     "fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"
 ]
-#: Precisions with a peak, in the order of `table`.
+#: Precisions for which peaks exist, in the order of `table`.
 PRECISIONS: Final = get_args(Precision)
 _SOURCE: Final = "vendor data sheet, as quoted"
 _GIB: Final = 1 << 30
-#: Relative tolerance for the memory size. Drivers reserve some of the nominal size.
+#: Relative tolerance for the memory size. Drivers reserve a part of the nominal size.
 _MEMORY_TOLERANCE: Final = 0.08
-#: A device with a smaller share of the units in its row is a partition (MIG, CPX).
+#: A device with a smaller share of its row's units is a partition (MIG, CPX).
 _WHOLE_DEVICE: Final = 0.9
 _MAX_DIGITS: Final = 19  # integers of up to 18 digits fit in 64 bits
 _NAN: Final = float("nan")
 
-#: Note of frames about ranks without device work.
+#: Note in frames about ranks without device work.
 NO_DEVICE: Final = "no kernels and no copies on a device"
 
 #: Peaks for one call of an analysis: a device name, or TFLOP/s by precision and ``memory_gb_s``.
@@ -55,7 +55,7 @@ Peaks = str | Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Peak rates of a device; unknown rates are NaN, and a `pattern` of None matches any name."""
+    """Peak rates of a device. Unknown rates are NaN; a `pattern` of None matches any name."""
 
     device: str
     pattern: str | None
@@ -83,7 +83,7 @@ _UNKNOWN: Final = Device("", None, {}, source="", certainty="uncertain")
 
 @dataclass(frozen=True, slots=True)
 class UsedDevice:
-    """The device of a rank: its properties from the file, and its row of the table.
+    """A rank's device: its properties from the file, and its row of the table.
 
     `device_id` is -1 for a rank without device work.
     """
@@ -106,34 +106,34 @@ class UsedDevice:
         return self.row.certainty if is_certain else "uncertain"
 
     def peaks(self, precisions: Iterable[str]) -> Floats:
-        """Return the peak of each precision in TFLOP/s; NaN if it is unknown."""
+        """Return the peak for each precision in TFLOP/s; NaN if unknown."""
         rates = self.row.tflop_per_s
         return np.array([rates.get(name, _NAN) for name in precisions], np.float64) * self.scaled
 
     @property
     def memory_gb_s(self) -> float:
-        """Memory bandwidth in GB/s; NaN if it is unknown."""
+        """Memory bandwidth in GB/s; NaN if unknown."""
         return self.row.memory_gb_s * self.scaled
 
     @property
     def link(self) -> tuple[str, float]:
-        """Name and rate per direction of the link to other devices of the node, or else of PCIe."""
+        """Name and rate per direction of the link to other devices in the node, or else of PCIe."""
         row = self.row
         return (row.link, row.link_gb_s) if row.link_gb_s > 0 else ("PCIe", row.pcie_gb_s)
 
     @property
     def major(self) -> int:
-        """Major number of the compute capability; -1 if it is unknown."""
+        """Major version of the compute capability; -1 if unknown."""
         return int(self.compute_capability.partition(".")[0] or -1)
 
     @property
     def is_amd(self) -> bool:
-        """Whether the warps have the width of AMD's."""
+        """Whether warps have the width used by AMD."""
         return self.warp_size == 64
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of frames that name the device and the source of its peaks."""
+        """Columns for frames that name the device and the source of its peaks."""
         return {
             "device": self.row.device,
             "peak_source": self.row.source,
@@ -178,7 +178,7 @@ def _table() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # `table` is a new frame on each access, so assigning to its cells does not change the devices.
+    # `table` is a new frame on each access, so that changes to it do not affect the devices.
     if name == "table":
         return _table()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -200,7 +200,7 @@ def add(
     source: str = "user",
     **tflop_per_s: float,
 ) -> None:
-    """Add a device; added devices are matched before the built-in ones.
+    """Add a device, which takes precedence over the built-in devices.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def reset() -> None:
 
 @check_arguments
 def peak(name: str, precision: str) -> float:
-    """Return the dense peak of a device of `table` in TFLOP/s; NaN if it is unknown.
+    """Return a device's dense peak from `table` in TFLOP/s; NaN if unknown.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def of(traces: TraceSet) -> pd.DataFrame:
 
 
 def unknown_device_note(devices: Sequence[UsedDevice]) -> str:
-    """Return a sentence about ranks whose device is unknown; empty if all are known."""
+    """Return a sentence about ranks whose device is unknown; "" if all are known."""
     used = [device for device in devices if device.device_id >= 0]
     names = sorted({device.name for device in used if device.row is _UNKNOWN})
     if not used:
@@ -322,7 +322,7 @@ def unknown_device_note(devices: Sequence[UsedDevice]) -> str:
 def used_device(trace: Trace, user_devices: Sequence[Device] | None = None) -> UsedDevice:
     """Return the device that ran most of a rank's work.
 
-    `user_devices` are the added devices of another process, from `devices_of_user`.
+    `user_devices` are devices added in another process, from `devices_of_user`.
     """
     rows = device_work_rows(trace)
     if not len(rows):
@@ -344,14 +344,14 @@ def device_properties(trace: Trace, device_id: int) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int:
-    """Return a value of a file if it is an integer from 0 to 2^62 - 1, else -1."""
+    """Return a value from a file if it is an integer from 0 to 2^62 - 1, else -1."""
     return value if type(value) is int and 0 <= value < 1 << 62 else -1
 
 
 def device_of_entry(
     entry: Mapping[str, Any], user_devices: Sequence[Device] | None = None
 ) -> UsedDevice:
-    """Return the device that an entry of ``deviceProperties`` describes, with its row."""
+    """Return the device described by an entry of ``deviceProperties``, with its row."""
     device = _stated_device(entry)
     for row in _added if user_devices is None else user_devices:
         is_named = row.pattern is None or match_pattern(row.pattern, [device.name])[0]
@@ -360,7 +360,7 @@ def device_of_entry(
     rows = _built_in()
     if named := [row for row in rows if row.pattern and re.search(row.pattern, device.name)]:
         sized = [row for row in named if row.has_memory(device.memory_bytes)]
-        # Two devices may have the same name, for example AMD Instinct MI250X/MI250.
+        # Several rows may match the same name, for example AMD Instinct MI250X/MI250.
         row = max(sized or named, key=lambda row: row.units == device.units)
         is_part = 0 < device.units < _WHOLE_DEVICE * row.units
         scaled = device.units / row.units if is_part else 1.0
@@ -390,7 +390,7 @@ def _stated_device(entry: Mapping[str, Any]) -> UsedDevice:
 
 
 def devices_of_user(peaks: Peaks | None = None) -> tuple[Device, ...]:
-    """Return the device of ``peaks=``, or else the devices that the user added."""
+    """Return the device given as ``peaks=``, or else the devices added by the user."""
     if peaks is None:
         return tuple(_added)
     if isinstance(peaks, str):

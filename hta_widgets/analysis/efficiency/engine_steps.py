@@ -1,7 +1,7 @@
-"""Steps that an inference engine annotates, with their phase, requests and tokens.
+"""Steps annotated by an inference engine, with their phase, requests and tokens.
 
-For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step of 2 requests whose
-prompts have 6144 tokens, and of 3 requests that generate one token each. A name may also have sums
+For example, vLLM's ``execute_context_2(6144)_generation_3(3)`` is a step with 2 requests whose
+prompts have 6144 tokens, and 3 requests that generate one token each. A name may also have sums
 over the requests: new tokens (``sq``), visible tokens (``sk``), and their squares and products. New
 tokens see half of each other, so the number of (query, key) pairs is ``sqsk - (sqsq - sq) / 2``.
 """
@@ -41,7 +41,7 @@ _DIFFUSION: Final = re.compile(r"execute_diffusion_\d+_\d+x\d+")
 
 @dataclass(frozen=True, slots=True)
 class StepName:
-    """A step of an engine; numbers that its name does not state are -1."""
+    """A step of an engine. Numbers that its name does not state are -1."""
 
     engine: str
     phase: str
@@ -62,7 +62,7 @@ class StepName:
 
 @lru_cache(maxsize=1 << 14)
 def parse_step_name(name: str) -> StepName | None:
-    """Return the step that an annotation names; None if its name is not that of a step.
+    """Return the step named by an annotation; None if the name is not a step's.
 
     Examples
     --------
@@ -88,9 +88,9 @@ def parse_step_name(name: str) -> StepName | None:
 
 
 def _step(engine: str, phase: str, numbers: Mapping[str, int]) -> StepName:
-    """Return a step from its prefill numbers, ``c``, and its decode numbers, ``g``.
+    """Return a step from its prefill numbers ``c`` and its decode numbers ``g``.
 
-    ``c`` and ``c_sq`` count requests and new tokens; others are sums over requests.
+    ``c`` and ``c_sq`` count requests and new tokens. Other numbers are sums over requests.
     """
     pairs, visible = 0.0, 0
     for part in "cg":
@@ -120,7 +120,7 @@ def _sglang_step(mode: str, requests: int, rest: str) -> StepName:
 
 @dataclass(frozen=True, eq=False)
 class EngineSteps:
-    """The steps of a rank, ordered by start."""
+    """The steps of a rank, sorted by start."""
 
     rows: Rows
     names: list[StepName]
@@ -141,7 +141,7 @@ def engine_steps(trace: Trace) -> EngineSteps:
         [parse_step_name(names[code]) or StepName("", "") for code in table.name[of].tolist()]
         for of in (nested, outermost)
     )
-    # SGLang's scheduler puts annotations in vLLM's format around its own annotations.
+    # SGLang's scheduler wraps its own annotations in annotations in vLLM's format.
     if {step.engine for step in nested_steps} == {"sglang"}:
         steps = [replace(step, engine="sglang") for step in steps]
     return EngineSteps(outermost, steps)
@@ -152,7 +152,7 @@ def step_of_events(trace: Trace, steps: Rows, rows: Rows) -> Ints:
     table = trace.table
     above = nearest_ancestor(table.parent, mask_of_rows(steps, len(table)))[rows]
     enclosing = positions_of_rows(steps, len(table))[above]
-    # A thread without the annotation may also launch work of the step.
+    # A thread without the annotation may launch work of the step as well.
     start = table.start_ns[rows]
     latest = np.searchsorted(table.start_ns[steps], start, side="right") - 1
     is_inside = (latest >= 0) & (start < table.end_ns[steps[latest]])

@@ -1,7 +1,7 @@
 """Chains of pointwise operators that one kernel could compute, and the bytes this would save.
 
 For example, ``mul`` writes 8 MB, then ``add`` and ``relu`` each read and write 8 MB. A single
-kernel would keep the two results between them in registers, and avoid moving 2 · 2 · 8 MB.
+kernel would keep the two intermediate results in registers, and avoid moving 2 · 2 · 8 MB.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.memo import iter_ranks
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: More than the memory of any device, but sums over all chains of a file fit in 64 bits.
+#: Exceeds the memory of any device, yet sums over all chains in a file fit in 64 bits.
 _MAX_BYTES: Final = 1 << 40
 _SCHEMA: Final = {
     "rank": "int64",
     **dict.fromkeys(("operators", "shape"), "str"),
     **int64("length count device_ns saved_bytes total_saved_bytes saving_ns"),
 }
-#: Position of the bytes that all chains of a row save.
+#: Index of the bytes saved by all chains of a row.
 _TOTAL: Final = list(_SCHEMA).index("total_saved_bytes")
 
 
@@ -118,9 +118,9 @@ def _pointwise_result(work: Work) -> Tensor | None:
 def _chains(
     part: RankPart, signature_set: Signatures, shapes: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[Rows, tuple[int, ...]]]:
-    """Yield the device work of each chain and the signature codes of its calls.
+    """Yield each chain's device work and the signature codes of its calls.
 
-    Kernels of a chain directly follow each other, for different calls with results of one shape.
+    A chain's kernels directly follow each other, for different calls with results of one shape.
     """
     table, calls = part.table, signature_set.calls
     numbers: dict[tuple[int, ...], int] = {(): -1}

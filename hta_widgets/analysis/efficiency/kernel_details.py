@@ -1,8 +1,8 @@
-"""Launch geometry, occupancy and tensor cores of kernels.
+"""Launch geometry, occupancy and tensor-core use of kernels.
 
-NVIDIA's profiler computes the occupancy from the launch instead of measuring it: blocks of 256
-threads, 2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler only
-writes grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files, on the call.
+NVIDIA's profiler computes occupancy from the launch instead of measuring it: blocks of 256 threads,
+2 of them on a unit of at most 2048 threads, have an occupancy of 25 %. AMD's profiler writes only
+grid (in threads for ``hipExtModuleLaunchKernel``) and block; old files have them on the call.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hta_widgets.trace.host_stack import name_mask, operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Kernels with a smaller mean duration are short: launching them takes as long as running them.
+#: Kernels with a shorter mean duration are short: launching them takes as long as running them.
 _SHORT_NS: Final = 10_000
-#: A HIP call whose ``grid`` counts threads; MIOpen and hipBLASLt launch kernels with it.
+#: The HIP call whose ``grid`` counts threads, used by MIOpen and hipBLASLt to launch kernels.
 _IN_THREADS: Final = "hipExtModuleLaunchKernel"
 _KEYS: Final = ["name", "launch"]
 _UNIT_KEYS: Final = ("numSms", "maxThreadsPerMultiprocessor", "warpSize")
@@ -63,7 +63,7 @@ def kernel_details(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return geometry, occupancy and tensor-core use of compute kernels.
+    """Return the geometry, occupancy and tensor-core use of compute kernels.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
     in_threads = np.append(name_mask(trace, _IN_THREADS.__eq__), False)[trace.launch_of[rows]]
     class_names = np.array(module_owners(trace).class_names, dtype=object)
     class_of_module, classes = pd.factorize(class_names)
-    # Codes of launches are even for grids in blocks and odd for grids in threads.
+    # Launch codes are even for grids in blocks and odd for grids in threads.
     kernels = _callers_of_kernels(trace, rows, class_of_module).assign(
         name=table.name[rows], launch=launches.code * 2 + in_threads, time_ns=part.durations(rows)
     )
@@ -148,7 +148,7 @@ def _details_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _geometry_columns(trace: Trace, launches: LaunchArgs, codes: Sequence[int]) -> dict[str, Array]:
-    """Return the columns `_GEOMETRY` of launches, given by the codes of `_details_of_rank`."""
+    """Return the columns `_GEOMETRY` of launches, given their codes from `_details_of_rank`."""
     properties = device_properties(trace, used_device(trace).device_id)
     rows = [
         _geometry(properties, launches.texts[code // 2], in_threads=bool(code % 2))
@@ -160,7 +160,7 @@ def _geometry_columns(trace: Trace, launches: LaunchArgs, codes: Sequence[int]) 
 def _callers_of_kernels(trace: Trace, rows: Rows, class_of_module: Ints) -> pd.DataFrame:
     """Return the codes of each kernel's operator name and module class; -1 if there is none.
 
-    ``is_vector`` states whether the kernel's operator does no matrix work.
+    ``is_vector`` marks kernels whose operator does no matrix work.
     """
     tree, signature_set = operator_tree(trace), signatures(trace)
     launch = trace.launch_of[rows]
@@ -187,7 +187,7 @@ def _value_with_most_time(kernels: pd.DataFrame, column: str) -> pd.Series:
 def _geometry(
     device: dict[str, Any], texts: tuple[bytes, ...], *, in_threads: bool
 ) -> dict[str, Any]:
-    """Return the columns `_GEOMETRY` of a launch; `device` is an entry of ``deviceProperties``."""
+    """Return the columns `_GEOMETRY` of a launch; `device` is an entry in ``deviceProperties``."""
     grid, block, registers, shared, blocks_per_sm, occupancy, limits = map(parse_json, texts)
     if in_threads and _is_sizes(grid) and _is_sizes(block):
         grid = [-(-total // size) for total, size in zip(grid, block, strict=False)]
@@ -197,7 +197,7 @@ def _geometry(
     if isnan(per_sm) and _is_sizes(grid) and units:
         per_sm = prod(grid) / units
     occupancy_share = _positive(occupancy) / 100
-    resident = occupancy_share * max_threads / threads  # blocks that a unit runs at a time
+    resident = occupancy_share * max_threads / threads  # blocks that run on a unit at a time
     limiting = limits.get("limitingFactors") if isinstance(limits, dict) else ""
     limited_by = ", ".join(map(str, limiting)) if isinstance(limiting, list) else str(limiting)
     return {
@@ -216,7 +216,7 @@ def _geometry(
 
 
 def _positive(value: Any) -> float:
-    """Return a value of a file as a float; NaN if it is not a positive number."""
+    """Return a value from a file as a float; NaN if it is not a positive number."""
     is_positive = isinstance(value, (int, float)) and 0 < value < float("inf")
     return float(value) if is_positive else float("nan")
 

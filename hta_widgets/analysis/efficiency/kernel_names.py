@@ -1,11 +1,11 @@
-"""Tensor cores, precision and category of a kernel, derived from its name.
+"""Tensor-core use, precision and category of a kernel, derived from its name.
 
-The first pattern of ``facts/name_patterns.json`` that occurs in the lower-case name applies. A
+The first pattern in ``facts/name_patterns.json`` that matches the lower-case name applies. A
 product of two types runs at the rate of the wider one. For example,
 ``ampere_bf16_s16816gemm_bf16_128x64_ldg8`` runs on tensor cores in BF16, and
 ``volta_sgemm_128x64_nn`` on ordinary units in FP32. An enumeration value, such as
-``(vllm::Fp8KVCacheDataType)0``, is replaced by the type that its number stands for, since the name
-of the enumeration states no type. Other names, such as handwritten Triton kernels, are unknown.
+``(vllm::Fp8KVCacheDataType)0``, is replaced by the type that its number stands for, because the
+enumeration's name states no type. Other names, such as handwritten Triton kernels, are unknown.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hta_widgets.analysis.efficiency.calls import bits_of_small_float
 from hta_widgets.analysis.efficiency.devices import UsedDevice
 from hta_widgets.facts import facts
 
-#: Only this many characters of a name are searched, since names of templates may have thousands.
+#: Only this many characters of a name are searched; template names may have thousands.
 _MAX_SEARCHED: Final = 2_000
 
 
 class KernelUnits(NamedTuple):
-    """``tensor_core`` is ``yes``, ``no`` or ``unknown``; an unknown ``precision`` is empty."""
+    """``tensor_core`` is ``yes``, ``no`` or ``unknown``; an unknown ``precision`` is ""."""
 
     tensor_core: str
     precision: str
@@ -31,9 +31,9 @@ class KernelUnits(NamedTuple):
 
 _TENSILE: Final = re.compile(r"cijk_")
 _TENSILE_MATRIX: Final = re.compile(r"_mi\d+x\d+x\d+")
-#: An enumeration value among template arguments, ``(vllm::Fp8KVCacheDataType)0``, or its name.
+#: An enumeration value in template arguments, as ``(vllm::Fp8KVCacheDataType)0`` or by name.
 _ENUM_VALUE: Final = re.compile(r"\((?:\w+::)*(\w+)\)(-?\d+)|\b(\w*type)::(k\w+)")
-#: ``nvjet_<inputs><accumulator><output>_``. The table has the letters that occur in known names.
+#: ``nvjet_<inputs><accumulator><output>_``. The table has the letters found in known names.
 _NVJET: Final = re.compile(r"nvjet_(?:sm\d+_)?([a-z])[a-z]{2}_")
 
 
@@ -72,7 +72,7 @@ def kernel_units(name: str) -> KernelUnits:
 def _type_of_value(match: re.Match[str]) -> str:
     """Return the data type that an enumeration value stands for, or the value itself.
 
-    The name of the enumeration alone states no type.
+    The enumeration's name alone states no type.
     """
     value = match[2] or match[4]
     types: dict[str, str] = facts("name_patterns")["enumerations"].get(match[1] or match[3], {})
@@ -81,7 +81,7 @@ def _type_of_value(match: re.Match[str]) -> str:
 
 @cache
 def kernel_category(name: str) -> str:
-    """Return the category of a kernel; ``other`` if its name does not show it.
+    """Return a kernel's category; ``other`` if its name does not show it.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def call_precision(units: KernelUnits, type_name: str, device: UsedDevice) -> st
     """Return the precision of a matrix operator from its kernel and its input type.
 
     Float inputs run as FP32 or TF32 on NVIDIA devices of compute capability 8.0 or later, and on
-    ordinary or matrix units on AMD devices, as the kernel's name shows. The result may be empty.
+    ordinary or matrix units on AMD devices, as the kernel's name shows. The result may be "".
     """
     if units.precision and not (units.precision == "fp32" and type_name in _OF_TYPE):
         if units.precision == "fp32" and units.tensor_core == "yes" and not device.is_amd:

@@ -1,13 +1,13 @@
 """FLOPs and minimum bytes of matrix products and convolutions.
 
-A multiply-add counts as 2 FLOPs. Bias additions, scales and activations are not counted. For the
-minimum bytes, each input is read once and each output is written once.
+A multiply-add counts as 2 FLOPs. Bias additions, scaling and activations are not counted. The
+minimum bytes are those of reading each input once and writing each output once.
 
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, has 2 · 6 ·
 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
 
 `MATRIX_FORMULAS` has one formula for all ordinary products, and others for grouped products, packed
-weights, convolutions and gradients. ``facts/operators.json`` states each operator's operands.
+weights, convolutions and gradients. ``facts/operators.json`` lists the operands.
 
 The arguments of a call may lack the weights of experts. The grids of the kernels then show how many
 (token, expert) pairs were computed. For example, each of 32 tokens is routed to 4 of 32 experts and
@@ -52,17 +52,17 @@ _NO_STATES: Final = "bytes moved between time steps are not counted"
 _EVERY_EXPERT: Final = "assumes that tokens reach as many experts as they can"
 _FROM_GRIDS: Final = "from the grids of kernels, with the padding of tiles"
 
-#: Names of kernels that multiply by expert weights, with tiles and the type of the weights.
+#: Names of kernels that multiply by expert weights, with the tile sizes and the weight type.
 _TENSORRT: Final = re.compile(
     r"bmm_\w+?_(?P<weight>(?:Mx)?E2m1|(?:Mx)?E4m3|Bfloat16|Fp16)\w*?_Fp32"
     r"_t(?P<columns>\d+)x(?P<pairs>\d+)x.*transOut"
 )
-#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of units.
+#: Persistent kernels, ``_p_matmul_ogs``, are excluded: their grid is the number of compute units.
 _TRITON: Final = re.compile(
     r"(?<!_p)_matmul_ogs_[NT]{3}_\w+?x\w+?x(?P<weight>\w+?)"
     r"_(?P<pairs>\d+)x(?P<columns>\d+)x\d+x(?P<splits>\d+)"
 )
-#: Bits per weight, including a share of the scale of its block.
+#: Bits per weight, including its share of the block's scale.
 _WEIGHT_BITS: Final = {
     "mxe2m1": 4.25, "mxfp4": 4.25, "e2m1": 4.5, "mxe4m3": 8.25, "mxfp8": 8.25, "e4m3": 8.0,
     "fp8": 8.0, "bfloat16": 16.0, "bf16": 16.0, "fp16": 16.0,
@@ -88,9 +88,9 @@ def _product(
 ) -> Work:
     """Return the work of ``left @ right`` for matrices, batches of matrices, or vectors.
 
-    `added` is a further input, not read if the argument `beta` is 0. `reads` are other inputs.
-    `out` is the position of the output. `out_type` is its type, or the position of the type's code.
-    In an `is_linear` product, the right operand is transposed, and all dimensions of the left but
+    `added` is a further input, which is not read if the argument `beta` is 0. `reads` are other
+    inputs. `out` is the position of the output. `out_type` is its type, or the position of its type
+    code. In an `is_linear` product, the right operand is transposed, and all left dimensions except
     the last are rows. `is_sum` adds up a batch. Bytes of `is_packed` operands hold two values each.
     """
     a, b = call.tensor(left), call.tensor(right)
@@ -99,7 +99,7 @@ def _product(
         a_dims, b_dims = (prod(a_dims[:-1]), a_dims[-1]), call.shape(right, 2)[::-1]
     elif len(a_dims) == len(b_dims) == 1 and added is not None:  # addr is an outer product
         a_dims, b_dims = (*a_dims, 1), (1, *b_dims)
-    else:  # a vector is a row on the left and a column on the right
+    else:  # a vector is a row if left and a column if right
         a_dims = a_dims if len(a_dims) > 1 else (1, *a_dims)
         b_dims = b_dims if len(b_dims) > 1 else (*b_dims, 1)
     *a_batches, m, k = a_dims
@@ -120,7 +120,7 @@ def _product(
 def _output_item_bytes(
     call: OperatorCall, default: str, out: int | None, out_type: int | str | None
 ) -> float:
-    """Return the bytes per output element, from argument `out` or else from `out_type`."""
+    """Return the bytes per output element, from argument `out` or from `out_type`."""
     if out is not None and call.is_present(out):
         return item_bytes(call.type_of(out))
     if isinstance(out_type, int):
@@ -153,7 +153,7 @@ def _gemm_work(
 ) -> Work:
     """Return the work of a batch of products; `sizes` are batch, rows, columns and depth.
 
-    `size` are the bytes that it reads and writes. `estimate` states what the figures assume.
+    `size` is the number of bytes read and written. `estimate` states what the figures assume.
     """
     batch, m, n, k = sizes
     type_name = type_name or call.type_of(0)
@@ -166,7 +166,7 @@ def _gemm_work(
 
 
 def _layout(a: Tensor, b: Tensor, *, is_linear: bool) -> str:
-    """Return which operands are transposed: ``NN``, ``NT``, ``TN`` or ``TT``."""
+    """Return which operands are transposed, as ``NN``, ``NT``, ``TN`` or ``TT``."""
     strides = [tensor.strides or () for tensor in (a, b)]
     if min(map(len, strides)) < 2:
         return ""
@@ -187,7 +187,7 @@ def _grouped_product(
     is_linear: bool = False,
     is_packed: bool = False,
 ) -> Work:
-    """Return the work of a grouped product; the bounds of groups are the values of a tensor."""
+    """Return the work of a grouped product, whose group bounds are the values of a tensor."""
     a, b = call.shape(left), call.shape(right)
     b = (*b[:-2], b[-1], b[-2]) if is_linear else b
     dimensions = (len(a), len(b))
@@ -196,7 +196,7 @@ def _grouped_product(
         groups, reads = call.tensor(offsets).elements, (*reads, offsets)
     m, k, n = a[-2], a[-1], b[-1]
     batch = a[0] if dimensions == (3, 3) else 1
-    # Number of output matrices. Two 2-D operands share K, so each group writes its own output.
+    # The number of output matrices. Two 2-D operands share K, so each group has its own output.
     outputs = {(2, 3): 1, (2, 2): groups, (3, 3): batch, (3, 2): 1}
     if dimensions not in outputs or b[-2] != k:
         raise CallError(Reason.OTHER_ARGUMENTS)
@@ -218,7 +218,7 @@ def _packed_product(
 ) -> Work:
     """Return the work of a product with packed weights.
 
-    Dimension `dim` of the argument `columns`, for example scales, is the number of columns. Without
+    The number of columns is dimension `dim` of the argument `columns`, such as scales. Without
     `dim`, it is the first number in that argument.
     """
     *rows, k = call.shape(left)
@@ -231,7 +231,7 @@ def _packed_product(
 
 
 def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
-    """Return the work of any version of Marlin: m, n and k are consecutive arguments.
+    """Return the work of any version of Marlin, where m, n and k are consecutive arguments.
 
     With experts, the number before the first flag is the number of experts per row.
     """
@@ -252,7 +252,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
         experts = weights[0].dims[0]
         read = sum(tensor.size_bytes for tensor in weights) * min(rows, experts) // experts
     else:
-        # The last tensor is a workspace. A tensor with the shape of the output is the output.
+        # The last tensor is a workspace. A tensor with the output's shape is the output.
         read = call.size_bytes(*(at for at in inputs[:-1] if call.shape(at) != (m, n)))
     size = call.size_bytes(0) + read + rows * n * item_bytes(type_name)
     estimate = _EVERY_EXPERT if has_experts else ""
@@ -262,7 +262,7 @@ def _marlin_product(call: OperatorCall, *, has_experts: bool = False) -> Work:
 def _te_product(call: OperatorCall) -> Work:
     """Return the work of a product of Transformer Engine.
 
-    Arguments 0 and 5 are the operands, 4 and 9 state whether these are transposed, 14 is the bias,
+    Arguments 0 and 5 are the operands, 4 and 9 state whether they are transposed, 14 is the bias,
     10 is the output, and 20 states whether the product is added to the output.
     """
     a, out = call.shape(0), call.shape(10)
@@ -274,9 +274,9 @@ def _te_product(call: OperatorCall) -> Work:
 
 
 def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool = False) -> Work:
-    """Return the work of a layer that calls no operators, from the matrices among its arguments.
+    """Return the work of a layer that calls no operators, from its matrix arguments.
 
-    Each row of the input is multiplied by all weights, or by one of them in a grouped layer.
+    Each input row is multiplied by all weights, or by one of them in a grouped layer.
     """
     matrices = [tensor for tensor in call.tensors() if len(tensor.dims) > 1]
     if len(matrices) < 2:
@@ -295,7 +295,7 @@ def _layer(call: OperatorCall, *, weight_first: bool = False, is_grouped: bool =
 
 
 def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool = False) -> Work:
-    """Return the work of recurrent layers, whose matrices multiply the inputs of each time step."""
+    """Return the work of recurrent layers: matrices multiply the inputs of each time step."""
     x = call.shape(0)
     tensors = [tensor for place in weights for tensor in call.items(place)]
     matrices = [tensor for tensor in tensors if len(tensor.dims) == 2]
@@ -309,7 +309,7 @@ def _recurrence(call: OperatorCall, *, weights: tuple[int, ...], backward: bool 
 def _products_with_weights(
     call: OperatorCall, m: int, k: int, weights: Sequence[Tensor], size: float, estimate: str
 ) -> Work:
-    """Return the work of multiplying `m` rows by each of the weights.
+    """Return the work of multiplying `m` rows by each weight matrix.
 
     It equals the work of a product of depth 1 with one column per weight element.
     """
@@ -319,7 +319,7 @@ def _products_with_weights(
 
 
 def gradients_work(work: Work, executed: float = 2) -> Work:
-    """Return the work of computing the gradients of the input and of the weights."""
+    """Return the work of the gradients of input and weights."""
     return replace(
         work,
         flops=executed * work.flops,
@@ -329,7 +329,7 @@ def gradients_work(work: Work, executed: float = 2) -> Work:
 
 
 def _experts(call: OperatorCall, x: int, up: int, down: int, chosen: int) -> Work:
-    """Return an estimate for a mixture of experts, which assumes that tokens reach many experts."""
+    """Return an estimate for a mixture of experts, assuming that tokens reach many experts."""
     tokens, hidden = call.shape(x)[0], call.shape(x)[-1]
     (experts, columns, depth), inner = call.shape(up, 3), call.shape(down, 3)[2]
     if depth not in {hidden, hidden // 2}:
@@ -361,19 +361,19 @@ class _ExpertProduct(NamedTuple):
 
 
 def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
-    """Return the first and the second product of experts; the second writes `hidden` columns."""
+    """Return the two products of experts, where the second writes `hidden` columns."""
     kernels = [(match_expert_kernel(name), grid) for name, grid in call.context.kernels if grid]
     matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:
         raise CallError("weights of the experts are not among the arguments")
-    # The first product includes the activation; if no kernel does, it is launched first. The loop
-    # begins with the second product, whose `hidden` columns give the number of blocks.
+    # The first product includes the activation; if no kernel does, the first launch is the first
+    # product. The loop begins with the second, whose `hidden` columns give the number of blocks.
     matches.sort(key=lambda pair: "glu" not in pair[0].string.lower())
     blocks, products = 0, []
     for match, grid in reversed(matches):
         sizes = match.groupdict()
         width, tiles = int(sizes["columns"]), grid[0]
-        if "splits" in sizes:  # a single dimension holds all tiles
+        if "splits" in sizes:  # all tiles are in a single dimension
             splits = int(sizes["splits"])
             blocks = blocks or grid[0] // (-(-hidden // width) * splits)
             tiles, remainder = divmod(grid[0], max(blocks * splits, 1))
@@ -390,15 +390,15 @@ def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _
 
 
 def _launched_experts(call: OperatorCall) -> Work:
-    """Return an estimate from the kernels' grids, for experts whose weights are not arguments.
+    """Return an estimate from kernel grids, for experts whose weights are not arguments.
 
-    A grid has a block for each tile of outputs and of an expert's tokens. With 128 experts and
-    tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens have 4 experts each.
+    A grid has a block for each tile of output columns and of an expert's tokens. With 128 experts
+    and tiles of 16 tokens, 342 blocks are 128 + (888 · 4 - 128) // 16: 888 tokens, 4 experts each.
     """
     (tokens, hidden), experts = call.shape(0, 2), call.shape(1, 2)[-1]
     up, down = _expert_products(call, hidden)
     blocks = up.blocks
-    # The last tile of an expert may be partly filled, so a range of pairs gives these blocks.
+    # An expert's last tile may be partly filled, so a range of pair counts gives these blocks.
     min_pairs = blocks if blocks <= experts else experts + (blocks - experts) * up.tile
     max_pairs = min_pairs + (up.tile - 1 if blocks >= experts else 0)
     experts_per_token = -(-min_pairs // tokens)
@@ -424,9 +424,9 @@ def _convolution(
     groups: int | None = None,
     transposed: bool | None = None,
 ) -> Work:
-    """Return the work of a forward convolution with any number of dimensions.
+    """Return the work of a forward convolution in any number of dimensions.
 
-    Argument 6 states whether it is transposed, unless `transposed` is given.
+    If `transposed` is not given, argument 6 states it.
     """
     x, w = call.shape(0), call.shape(1)
     x = (1, *x) if len(x) == len(w) - 1 else x
@@ -456,9 +456,9 @@ def _convolution(
 def _output_sizes(
     call: OperatorCall, x: _Dims, w: _Dims, places: Sequence[int | None], *, transposed: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the output size and the stride in each dimension after the channels.
+    """Return the output size and the stride for each dimension after the channels.
 
-    `places` are positions of stride, padding, dilation and output padding; None is the default.
+    `places` are the positions of stride, padding, dilation and output padding; None: the default.
     """
     values = [
         [default] * (len(w) - 2) if place is None else call.numbers(place, len(w) - 2)
@@ -466,7 +466,7 @@ def _output_sizes(
     ]
     sizes = []
     for n, k, stride, padding, dilation, added in zip(x[2:], w[2:], *values, strict=True):
-        reach = dilation * (k - 1) + 1  # first to last input of an output
+        reach = dilation * (k - 1) + 1  # from the first to the last input of an output
         if transposed:
             sizes.append((n - 1) * stride - 2 * padding + reach + added)
         else:
@@ -493,7 +493,7 @@ def _gradients(
     groups: int = 1,
     transposed: bool = False,
 ) -> Work:
-    """Return the work of a convolution's gradients; `mask` selects those of input, weight and bias.
+    """Return the work of a convolution's gradients; `mask` selects input, weight and bias.
 
     `places` are the positions of the input, the weight, and the output's gradient.
     """
@@ -509,9 +509,9 @@ def _gradients(
 
 
 def _convolution_backward(call: OperatorCall) -> Work:
-    """Return the work in PyTorch 1.10 and later; without concrete inputs, an upper bound."""
+    """Return the work in PyTorch 1.10 and later, or an upper bound without concrete inputs."""
     places = (1, 2, 0)
-    # The batch and the channels of the gradient show that the convolution is not transposed.
+    # The gradient's batch and channels show that the convolution is not transposed.
     if not call.values and call.shape(0)[:2] == (call.shape(1)[0], call.shape(2)[0]):
         work = _gradients(call, places, (True, True, True))
         return replace(work, certainty="upper bound", reason=_EVERY_GRADIENT)
@@ -527,7 +527,7 @@ def _cudnn_convolution_backward(call: OperatorCall) -> Work:
     return _gradients(call, (0, 2, 1), [gradients > 1, gradients > 0, False])
 
 
-#: Formulas by their name in the table of operators.
+#: Formulas, keyed by their name in the table of operators.
 MATRIX_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "product": _product,
     "addmm": _addmm,

@@ -2,12 +2,12 @@
 
 Calls of modules are ranges on host threads: ``nn.Module: Linear_3`` in files with stacks, else the
 program's own annotations, else operators that repeat as a layer does. An event belongs to the
-nearest call above it. Below an autograd node, it belongs to the module of the forward operator that
-created the node, according to a flow or a sequence number. Module calls there are recomputation.
+nearest enclosing call. Inside an autograd node, it belongs to the module of the forward operator
+that created the node, found by flow or sequence number. Module calls there are recomputation.
 
 For example, ``Block_1`` calls ``Linear_3``, which runs ``addmm``. Later, ``AddmmBackward0`` runs on
 the autograd thread with the sequence number of that ``addmm``. Its work is backward work of
-``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` below it, that is recomputation.
+``Linear_3``. If the checkpoint of ``Block_1`` calls ``Linear_3`` in there, that is recomputation.
 
 `modules` folds repeated layers: 12 equal ``Block`` modules with the same parent become one row
 ``Block ×12``, whose children are sums over all twelve.
@@ -55,7 +55,7 @@ from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import Selection, TraceSet
 
-#: Owners that are not modules.
+#: Codes of owners that are not modules.
 OUTSIDE: Final = -1
 UNATTRIBUTED: Final = -2
 OPTIMIZER: Final = -3
@@ -65,14 +65,14 @@ BACKWARD: Final = 1
 RECOMPUTE: Final = 2
 
 MODULE_PREFIX: Final = "nn.Module: "
-#: Ranges that do not name a part of the model.
+#: Names of ranges that are not part of the model.
 _NO_LAYER: Final = re.compile(
     r"ProfilerStep#|Optimizer\.|nccl:|c10d|record_param|gloo:|## backward|enumerate\(DataLoader"
     r"|DistributedDataParallel\.|FullyShardedDataParallel\.|Torch-Compiled|capture_"
 )
 _ACCUMULATE: Final = "AccumulateGrad"
 _MAX_NODES_ABOVE: Final = 3
-#: Limits of a layer: the minimum number of repetitions, and the range of its operator count.
+#: A layer's minimum number of repetitions, and the range of its operator count.
 _MIN_REPEATS, _MIN_PERIOD, _MAX_PERIOD = 3, 2, 512
 _NO_MODULES: Final = (
     "no module, annotation or repeated layer: record stacks with with_stack=True, or name layers "
@@ -82,7 +82,7 @@ _GUESSES: Final = "no nn.Module in the file: layers are annotations and repeated
 _PHASES: Final = ("forward", "backward", "recompute")
 _DEVICE: Final = tuple(f"{phase}_device_ns" for phase in _PHASES)
 _FLOPS: Final = tuple(f"{phase}_flops" for phase in _PHASES)
-#: Names of the rows for work that belongs to no module.
+#: Names of rows for work that belongs to no module.
 _OTHERS: Final = {
     OUTSIDE: "(outside modules)",
     UNATTRIBUTED: "(backward, unattributed)",
@@ -95,7 +95,7 @@ _COLUMNS: Final = (
     "min_device_ns", "max_device_ns", "source", "events",
 )  # fmt: skip
 _TEXTS: Final = ("path", "module", "class_name", "source", "events")
-#: Data types of columns; `modules` itself computes the sums over all phases.
+#: Data types of columns. `modules` itself adds the sums over all phases.
 _SCHEMA: Final = {
     **{name: "int64" for name in _COLUMNS if name not in {"device_ns", "tflop_per_s"}},
     **dict.fromkeys(_TEXTS, "str"),
@@ -105,11 +105,11 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, eq=False)
 class ModuleOwners:
-    """The modules of a rank (``instances``), their calls, and the owner of each event.
+    """The modules of a rank (called instances), their calls, and the owner of each event.
 
     Per instance: `names`, `class_names`, `parent`. Per event: `owner`, an instance or a negative
-    number such as `OUTSIDE`, and `phase`. Per call: `row` of its event, -1 for a repeated sequence;
-    `instance`; `call_parent`; its times; and `is_again`, whether it is below an autograd node.
+    code such as `OUTSIDE`, and `phase`. Per call: `row`, its event, or -1 for a repeated sequence;
+    `instance`; `call_parent`; its times; and `is_again`, whether it is inside an autograd node.
     """
 
     source: str
@@ -128,7 +128,7 @@ class ModuleOwners:
 
 @dataclass(frozen=True, eq=False)
 class _ModuleCalls:
-    """Calls of modules; `place` is the call's row, or a number after all rows without an event."""
+    """Calls of modules; `place` is the call's row, or a number after all rows if it has none."""
 
     names: list[str]
     place: Ints
@@ -154,7 +154,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
     if source != "nn.Module":
         calls, parent = _add_sequences(trace, calls, parent, stops, forward)
         source = "annotation" if len(rows) else "sequence"
-    # Calls of repeated sequences have no event. Their numbers follow the rows of all events.
+    # Calls of repeated sequences have no event. Their numbers follow all event rows.
     added = len(parent) - len(table)
     stop = nearest_ancestor(parent, np.append(stops, np.ones(added, dtype=bool)))
     call_at = positions_of_rows(calls.place, len(parent))
@@ -183,7 +183,7 @@ def module_owners(trace: Trace) -> ModuleOwners:
 
 
 def _phases(stop: Ints, call_at: Ints, is_again: Bools) -> Ints:
-    """Return the phase of each event, from the nearest call or node above it."""
+    """Return the phase of each event, from the nearest enclosing call or node."""
     call = call_at[stop]
     phase = np.where(call >= 0, RECOMPUTE * np.append(is_again, False)[call], FORWARD)
     phase[(stop >= 0) & (call < 0)] = BACKWARD
@@ -203,22 +203,22 @@ def has_module_ranges(trace: Trace) -> bool:
 
 
 def _annotations(trace: Trace) -> Bools:
-    """Return whether each event is a range of the program that may name a part of the model."""
+    """Return whether each event is an annotation that may name a part of the model."""
     names = name_mask(trace, lambda name: not _NO_LAYER.search(name))
     return category_mask(trace, "user_annotation") & names
 
 
 def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints:
-    """Return the owner of each event: the owner of the nearest call, node or optimizer above it.
+    """Return each event's owner, which is that of the nearest enclosing call, node or optimizer.
 
-    `of_event` has the instance of each event that is a call; -1 for other events.
+    `of_event` is the instance of each event that is a call; -1 for other events.
     """
     size = len(forward)
     of_stop = of_event.copy()
     of_stop[np.flatnonzero(optimizer)] = OPTIMIZER
     linked = np.flatnonzero((forward >= 0) & (of_event[:size] < 0))
     maker = stop[forward[linked]]
-    # A recomputed operator's node links to an operator that is itself below a node, and so on.
+    # A recomputed operator's node links to an operator that is itself inside a node, and so on.
     for _ in range(_MAX_NODES_ABOVE):
         of_stop[linked] = np.where(maker >= 0, of_stop[maker], OUTSIDE)
     is_unlinked = (of_stop == OUTSIDE) & (stop == np.arange(len(stop)))
@@ -230,24 +230,24 @@ def _owners(stop: Ints, of_event: Ints, optimizer: Bools, forward: Ints) -> Ints
 def _instances(
     calls: _ModuleCalls, call_parent: Ints, is_again: Bools, source: str
 ) -> tuple[Ints, list[str], Ints]:
-    """Return the module of each call, and the modules' names and parents ordered by first call."""
+    """Return the module of each call, and the names and parents of modules sorted by first call."""
     code = {name: number for number, name in enumerate(dict.fromkeys(calls.names))}
     key = np.array([code[name] for name in calls.names], dtype=np.int64)
     forest = forest_of(call_parent)
     if source != "nn.Module":
-        # A program may use the same name in several places, so modules are identified by path.
+        # A program may reuse a name in several places, so modules are identified by path.
         path = key.copy()
         for members in forest.levels[1:]:
             pairs = (path[call_parent[members]] + 1) * len(code) + key[members]
-            # Codes of this level are larger than the codes of the levels before it.
+            # Codes of this level are larger than those from the levels before it.
             first_number = len(code) + path.max(initial=0) + 1
             path[members] = first_number + np.unique(pairs, return_inverse=True)[1]
         key = path
-    # A call within a call of the same name belongs to another module: numbers are per class, so
-    # `torch.nn`'s ``LSTM`` and a model around it with the same class name are both ``LSTM_0``.
+    # A call within a call of the same name belongs to another module. Names are numbered per class
+    # name, so `torch.nn`'s ``LSTM`` and a model around it with that class name are both ``LSTM_0``.
     while (is_nested := forest.is_nested_in_group(np.arange(len(key)), key)).any():
         key[is_nested] += key.max() + 1
-    # The first forward call determines the path, as recomputation runs below other calls.
+    # The first forward call determines the path, because recomputation runs inside other calls.
     order = np.lexsort((calls.start_ns, is_again, key))
     is_first = np.append(True, np.diff(key[order]) != 0)[: len(order)]
     first = order[is_first]
@@ -272,7 +272,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
     engine = table.parent[targets].astype(np.int64)
     is_engine = (engine >= 0) & nodes[engine] & (forward[engine] < 0)
     forward[engine[is_engine]] = forward[targets[is_engine]]
-    # Accumulation of a parameter's gradient follows the node that computed it.
+    # A parameter's gradient is accumulated right after the node that computed it.
     accumulates = name_mask(trace, lambda name: _ACCUMULATE in name)
     order = np.flatnonzero(nodes | (forward >= 0))
     order = order[np.lexsort((table.start_ns[order], table.track[order]))]
@@ -283,7 +283,7 @@ def _forward_operators(trace: Trace, nodes: Bools) -> Ints:
 
 
 def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
-    """Link each node to the last operator with its sequence number, on the thread that it names."""
+    """Link each node to the last operator with its sequence number on the stated thread."""
     table, rows = trace.table, operator_tree(trace).rows
     args = call_args(trace, rows)
     columns = {
@@ -296,7 +296,7 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
     numbered = pd.DataFrame(columns)[args.sequence >= 0].sort_values("start_ns")
     makers = numbered[numbered["thread"] == 0].drop(columns="thread")
     linked = numbered[(numbered["thread"] > 0) & nodes[numbered["row"]]].drop(columns="track")
-    # PyTorch has its own thread numbers. Sequence numbers on a single thread show what they mean.
+    # PyTorch numbers threads in its own way. Sequence numbers found on a single track map them.
     tracks = makers.groupby("number")["track"].agg(["min", "max"])
     track_of_number = tracks["min"][tracks["min"] == tracks["max"]]
     votes = pd.Series(linked["number"].map(track_of_number).to_numpy(), linked["thread"]).dropna()
@@ -312,15 +312,15 @@ def _link_by_sequence(trace: Trace, nodes: Bools, forward: Ints) -> None:
 def _add_sequences(
     trace: Trace, calls: _ModuleCalls, parent: Ints, stops: Bools, forward: Ints
 ) -> tuple[_ModuleCalls, Ints]:
-    """Add a call ``Layer_n`` around operators that repeat; return all calls, and all parents.
+    """Add a call ``Layer_n`` around operators that repeat; return all calls and parents.
 
-    `parent` is changed in place.
+    `parent` is modified in place.
     """
     table, tree = trace.table, operator_tree(trace)
     outermost = tree.rows[tree.forest.levels[0]] if tree.forest.levels else tree.rows
     stop = nearest_ancestor(parent, stops)[outermost]
     is_call = np.append(mask_of_rows(calls.place, len(table)), True)
-    # A thread with nodes but without forward operators has collectives between its nodes.
+    # A thread that has nodes but no forward operators runs collectives between its nodes.
     linked = forward >= 0
     backward_tracks = np.setdiff1d(table.track[linked], table.track[forward[linked]])
     is_chosen = is_call[stop] & ~np.isin(table.track[outermost], backward_tracks)
@@ -346,7 +346,7 @@ def _add_sequences(
 def _repeated_layers(name: Array, group: Array) -> tuple[list[Rows], list[str]]:
     """Return the positions of the operators of each layer, and the names of the layers.
 
-    Operators with equal `group` are a sequence, in the order of their positions.
+    Operators with the same `group` form a sequence, in order of position.
     """
     order = np.argsort(group, kind="stable")
     repeats: dict[bytes, tuple[int, int, int]] = {}
@@ -363,7 +363,7 @@ def _repeated_layers(name: Array, group: Array) -> tuple[list[Rows], list[str]]:
 
 
 def longest_repeat(codes: Ints) -> tuple[int, int, int]:
-    """Return start, period and count of the repetition that covers most of a sequence.
+    """Return the start, period and count of the repetition that covers most of a sequence.
 
     The count is 0 unless at least three repetitions cover more than half of the sequence.
 
@@ -399,11 +399,11 @@ def modules(
     """Return the tree of modules with host time, device time and FLOPs.
 
     Modules are the ``nn.Module`` ranges of files recorded with ``with_stack=True``. Without them,
-    they are the program's annotations, and operators that repeat at least three times in a row,
+    they are the program's annotations, or operators that repeat at least three times in a row,
     which are named ``Layer``. Device work belongs to the innermost module whose call launched it.
     Backward work belongs to the module whose forward operator created the autograd node, according
-    to the file's flows or to sequence numbers. A module call below a node is recomputation, and so
-    is a forward operator there that also ran in the forward pass of the step.
+    to the file's flows or to sequence numbers. A module call inside a node is recomputation, as is
+    a forward operator there that also ran in the forward pass of the step.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ def modules(
     depth : int, optional
         Number of levels of the tree. Default: all. Deeper modules count for the module above them.
     fold : bool, default True
-        One row for equal modules with the same parent: the same class, and the same modules below.
+        Whether modules with equal parent, class and modules below share a row.
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The device work and module calls to count, restricted by time and ranks. Default: all. The
         window clips times; FLOPs count operators that start in it.
@@ -509,7 +509,7 @@ def _host_columns(part: RankPart, owners: ModuleOwners) -> dict[str, Ints]:
     is_event = owners.row >= 0
     is_chosen[is_event] &= part.contains(owners.row[is_event])
     is_chosen &= ~owners.is_again
-    # A call below another call of the same module is not counted again.
+    # A call nested in another call of the same module is not counted again.
     is_outermost = ~forest.is_nested_in_group(np.arange(len(start)), owners.instance)
     measures = {
         "calls": np.ones(len(start), np.int64),
@@ -544,9 +544,9 @@ def _flops(part: RankPart, owners: ModuleOwners) -> Ints:
 
 
 def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners) -> Ints:
-    """Return sums of values by phase and owner.
+    """Return sums of values, by phase and owner.
 
-    Modules come first and `_OTHERS` last, so negative owners index the end of the array.
+    Modules come first and `_OTHERS` last, so that negative owners index from the end.
     """
     count = len(owners.names) + len(_OTHERS)
     sums = sum_by_group(phase * count + owner % count, values, len(_PHASES) * count)
@@ -554,10 +554,10 @@ def _sums_by_phase(owner: Ints, phase: Ints, values: Ints, owners: ModuleOwners)
 
 
 def _fold(owners: ModuleOwners) -> Ints:
-    """Return, for each module, the first module of its row.
+    """Return, for each module, the first module that shares its row.
 
-    Siblings of equal class and structure share a row, and so do their children at equal positions.
-    Leaf modules share a row only at equal positions, because two ``Linear`` of a block differ in
+    Siblings with equal class and structure share a row, as do their children at equal positions.
+    Leaf modules share a row only at equal positions, because two ``Linear`` in a block differ in
     their shapes. Annotations and sequences always share.
     """
     size, parents = len(owners.names), owners.parent.tolist()
@@ -569,7 +569,7 @@ def _fold(owners: ModuleOwners) -> Ints:
             children[parent].append(module)
     codes: dict[tuple[Any, ...], int] = {}
     structure = [0] * size
-    for module in range(size - 1, -1, -1):  # children come after their parents
+    for module in range(size - 1, -1, -1):  # children follow their parents
         below = tuple(structure[child] for child in children[module])
         structure[module] = codes.setdefault((owners.class_names[module], below), len(codes))
     first: dict[tuple[int, int, int], int] = {}
@@ -585,7 +585,7 @@ def _fold(owners: ModuleOwners) -> Ints:
 
 
 def _descriptions(owners: ModuleOwners, group: Ints, shown: Ints) -> dict[str, Any]:
-    """Return the columns that describe the rows `shown`; `group` is the result of `_fold`."""
+    """Return the descriptive columns of the rows `shown`; `group` is the result of `_fold`."""
     parent_row = np.append(group, -1)[owners.parent]
     count = np.bincount(group, minlength=len(group))
     repeats = (count // np.append(count, 1)[parent_row]).tolist()  # per instance of the parent
@@ -594,7 +594,7 @@ def _descriptions(owners: ModuleOwners, group: Ints, shown: Ints) -> dict[str, A
         name if number < 2 else f"{class_name} ×{number}" for name, class_name, number in labels
     ]
     paths = list(names)
-    for module, parent in enumerate(parent_row.tolist()):  # parents come before their children
+    for module, parent in enumerate(parent_row.tolist()):  # parents precede their children
         if parent >= 0:
             paths[module] = f"{paths[parent]}.{names[module]}"
     events, modules_shown = _event_names(owners, group), shown.tolist()
@@ -618,7 +618,7 @@ def _event_names(owners: ModuleOwners, group: Ints) -> dict[int, str]:
 
 
 def _depth_first(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows in depth-first order; ``parent`` refers to rows in that order."""
+    """Return the rows in depth-first order, with ``parent`` renumbered accordingly."""
     size = len(block["path"])
     order = np.argsort(forest_of(block["parent"]).preorder) if size else np.empty(0, np.int64)
     block["parent"] = np.append(np.argsort(order), -1)[block["parent"]]

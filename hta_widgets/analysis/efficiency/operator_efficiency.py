@@ -1,9 +1,9 @@
-"""Efficiency of operators against the limits of their device, by signature.
+"""Efficiency of operators relative to the limits of their device, by signature.
 
-Device work that no operator in the file launched has one row per kernel: a CUDA graph replay
-launches hundreds of kernels with one call, and work launched before recording began has no call.
-The arguments of such a kernel are unknown, so its row has a category derived from the name, a time,
-and a reason instead of figures. For example, the replay of a decoding step has the row
+Device work without a launching operator in the file has one row per kernel: a CUDA graph replay
+launches hundreds of kernels with one call, and work launched before the recording has no call. The
+arguments of such a kernel are unknown, so its row has a category derived from its name, a time, and
+a reason instead of figures. For example, the replay of a decoding step has the row
 ``_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1``, category ``gemm``, "replayed from a graph".
 """
 
@@ -52,7 +52,7 @@ from hta_widgets.trace.traceset import Selection, TraceSet
 GroupKey = Literal["name", "category", "input_shapes", "input_types", "step", "phase"]
 #: The default `group_by`, with one row per signature.
 _SIGNATURE_KEYS: Final = ("name", "input_shapes")
-#: Parameters of matrix products, convolutions and attention; -1 if they do not apply.
+#: Parameters of matrix products, convolutions and attention; -1 where not applicable.
 _NUMBERS: Final = (
     "m", "n", "k", "batch", "heads", "kv_heads", "query_length", "key_length", "head_size",
     "channels_in", "channels_out", "groups", "min_flops", "max_flops",
@@ -72,7 +72,7 @@ _SUMS: Final = (
     "count", "kernels", "device_ns", "compute_kernel_ns", "overlapped_ns",
     "total_flops", "total_model_flops", "total_bytes", "compute_ns", "memory_ns", "limit_ns",
 )  # fmt: skip
-#: Figures per call: the field of `Work`, and the column of the sum over (parts of) calls.
+#: Figures per call: the field of `Work`, and the column with the sum over calls.
 _FIGURES: Final = {
     "flops": ("flops", "total_flops"),
     "model_flops": ("model_flops", "total_model_flops"),
@@ -86,7 +86,7 @@ _SCHEMA: Final = {
     **dict.fromkeys(("device", "peak_source", "peak_certainty"), "str"),
     **dict.fromkeys(("recompute", "is_limited"), "bool"),
 }
-#: Values of columns that are unknown for rows of kernels.
+#: Values of columns that are unknown in rows of kernels.
 _UNKNOWN: Final = {
     **{name: {"str": "", "bool": False}.get(dtype, -1) for name, dtype in _SCHEMA.items()},
     **dict.fromkeys((*_FIGURES, "peak_tflop_per_s", "memory_gb_s"), np.nan),
@@ -123,13 +123,13 @@ def operator_efficiency(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return FLOPs, minimum bytes and distance to the device's limits, by operator signature.
+    """Return each operator signature's FLOPs, minimum bytes and distance to the device's limits.
 
     Each piece of device work counts once. Among nested operators, it counts for the outermost
     convolution or attention. If there is none, it counts for the innermost matrix product, or else
     for the innermost operator that launched it. Work that no operator launched, such as graph
     replays, has one row per kernel. FLOPs and minimum bytes are computed from arguments recorded
-    with ``record_shapes=True``. Figures that these do not determine are NaN, with a reason.
+    with ``record_shapes=True``. Figures that the arguments do not determine are NaN, with a reason.
 
     A multiply-add counts as 2 FLOPs. FLOPs of matrix products, convolutions and attention are
     exact. FLOPs of other operators are nominal (``flops_kind="vector"``) and only serve as
@@ -281,7 +281,7 @@ def _call_rows(
     phase = _phases(signature_set) if "phase" in keys else np.zeros(len(calls), dtype=np.int64)
     category = signature_set.texts_of_work("category")
     category[times.communicates] = "communication"
-    # The calls of a row agree in all of these columns.
+    # Calls in a row agree in all of these columns.
     columns = [signature_set.row, signature_set.is_recomputed, times.precision, step, phase]
     columns += [times.communicates, times.is_host_copy]
     first_counted, group = group_by_columns([column[counted] for column in columns])
@@ -314,7 +314,7 @@ def _call_rows(
 
 
 def _signature_columns(rows: Sequence[CallSignature]) -> dict[str, Any]:
-    """Return the columns of rows that their signatures determine."""
+    """Return the row columns that are determined by signatures."""
     parameters = [row.work.parameters or {} for row in rows]
     return {
         "name": [row.name for row in rows],
@@ -388,9 +388,9 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
 
 
 def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
-    """Return the per-call figures of each row, or their mean if the calls of the row differ.
+    """Return the per-call figures of each row, averaged if its calls differ.
 
-    ``inside`` is the number of calls, where a call that the window clips counts in part.
+    ``inside`` is the number of calls, where a clipped call counts as a fraction.
     """
     signature_set = times.signatures
     code, share_inside = signature_set.code, times.inside[calls]
@@ -406,14 +406,14 @@ def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -
 
 
 def _group_rows(frame: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Sum the rows with the same keys; other columns keep the values that all rows share."""
+    """Sum rows with the same keys; other columns keep only values shared by all of these rows."""
     groups = frame.groupby(keys, sort=False)
     grouped = groups[list(_SUMS)].sum(min_count=1)
     grouped["min_ns"], grouped["max_ns"] = groups["min_ns"].min(), groups["max_ns"].max()
     is_repeated = frame.duplicated(keys)
     first = frame[~is_repeated].set_index(keys)
     for name in frame.columns.difference([*grouped, *keys], sort=False):
-        # In a group whose rows differ, some row's keys are repeated but its value is not.
+        # If the rows of a group differ, some row repeats the keys but not the value.
         is_shared = frame.duplicated([*keys, name]) == is_repeated
         all_share = is_shared.groupby([frame[key] for key in keys], sort=False).all()
         unknown: Any = {"b": False, "i": -1, "f": np.nan}.get(frame[name].dtype.kind, "")

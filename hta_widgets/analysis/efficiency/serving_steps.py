@@ -1,9 +1,9 @@
 """Steps of inference engines: prefill, decode, tokens per second, and device time.
 
-Engines annotate their steps. If annotations are nested, as SGLang's ``step[DECODE bs=32]`` inside
-an ``execute_…`` of the same tokens, the outermost counts. On the device, a step lasts from the
-first start to the last end of the work that it launched. Waits of the first step for work that was
-launched before recording began, and that the file does not contain, are not counted.
+Engines annotate their steps. If annotations are nested, such as SGLang's ``step[DECODE bs=32]``
+inside an ``execute_…`` of the same tokens, the outermost counts. On the device, a step lasts from
+the first start to the last end of the work that it launched. If the first step waits for work
+launched before the recording, which is not in the file, this wait is not counted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_STEPS: Final = (
     "no steps of an inference engine: annotations such as execute_context_… of vLLM or step[…] of "
     "SGLang"
 )
-#: Work waits for unrecorded work if an idle device starts it at least this long after its launch.
+#: Delay from launch to start that reveals unrecorded work on a seemingly idle device.
 _MIN_WAIT_NS: Final = 1_000_000
 _MAX_LAUNCH_NS: Final = 100_000
 _NUMBERS: Final = (
@@ -71,7 +71,7 @@ def serving_steps(
     traces : TraceSet
     selection, window, ranks : Selection, (start_ns, end_ns), iterable of int, optional
         The annotations and device work to analyze, restricted by time and ranks. Default: all.
-        Device times are clipped at the window.
+        Device times are clipped to the window.
 
     Returns
     -------
@@ -115,10 +115,10 @@ def serving_steps(
 
 
 def _rates(frame: pd.DataFrame) -> dict[str, float]:
-    """Return tokens per second for each phase, over the time of its steps, and for all steps."""
+    """Return tokens per second for each phase, over its steps' time, and for all steps."""
     counted = frame[frame["tokens"] >= 0]
     period = counted["tokens"] / counted["tokens_per_s"]
-    # Ranks may serve the same tokens or different ones, so rates are per rank.
+    # Rates are per rank, because ranks may serve the same tokens or different ones.
     return {
         str(phase): float(rows["tokens"].sum() / max(period[rows.index].sum(), 1e-9))
         for phase, rows in [*counted.groupby("phase"), ("all", counted)]
@@ -163,7 +163,7 @@ def _steps_of_rank(part: RankPart) -> dict[str, Any]:
 
 
 def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str, Ints]:
-    """Return the device-time columns by step; starts are -1 for steps without work."""
+    """Return the device-time columns of each step; starts are -1 for steps without work."""
     start, end = part.clip_rows(work)
     spans = pd.DataFrame({"first": start, "last": end}).groupby(step)
     has_work = mask_of_rows(step, size)
@@ -175,7 +175,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
     if has_work[0]:
         recorded_start = _begin_of_recorded_work(part, work[step == 0])
         first[0], waited_ns[0] = recorded_start, recorded_start - first[0]
-    # Time until the work of the next step, if both steps have work.
+    # The time until the next step's work, if both steps have work.
     gap_ns = np.append(np.maximum(first[1:] - last[:-1], 0) * (has_work[1:] & has_work[:-1]), 0)
     return {
         "device_start_ns": np.where(has_work, first, -1),
@@ -187,7 +187,7 @@ def _device_times(part: RankPart, work: Rows, step: Ints, size: int) -> dict[str
 
 
 def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
-    """Return the start of a first step's work after its last wait for unrecorded work.
+    """Return the start of the first step's work after its last wait for unrecorded work.
 
     For example, if an idle device starts a kernel 460 ms after its launch, the step begins with it.
     """
@@ -197,13 +197,13 @@ def _begin_of_recorded_work(part: RankPart, work: Rows) -> int:
     idle_ns = start[1:] - np.maximum.accumulate(end[order])[:-1]
     launch_start, launch_end = part.table.start_ns[launch], part.table.end_ns[launch]
     launched_ns = np.minimum(launch_end, launch_start + _MAX_LAUNCH_NS)
-    # Work waits for unrecorded work if it was launched early in the idle time that precedes it.
+    # Work waited for unrecorded work if it was launched early in the preceding idle time.
     waits = (idle_ns > _MIN_WAIT_NS) & (launched_ns[1:] < start[1:] - idle_ns * 0.9)
     return int(start[np.flatnonzero(waits).max(initial=-1) + 1])
 
 
 def _flops(part: RankPart, work: Rows, step: Ints, size: int) -> Floats:
-    """Return the known matrix FLOPs of each step, from the operators to which its work belongs."""
+    """Return each step's known matrix FLOPs, from the operators to which its work belongs."""
     signature_set = signatures(captured_trace(part.trace))
     calls, flops = signature_set.calls, signature_set.figures("flops")
     call = calls.of_work(work, len(part.table))

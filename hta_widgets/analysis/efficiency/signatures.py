@@ -1,32 +1,32 @@
-"""The calls of operators that do the work of a rank, and their distinct signatures.
+"""The operator calls that do the work of a rank, and their distinct signatures.
 
 Wrappers have the same shapes as the operators that they call: ``aten::conv2d``, ``convolution``,
 ``_convolution`` and ``cudnn_convolution`` are one convolution. Among nested operators with matrix
 work, the outermost attention or convolution counts, or else the innermost matrix product, or else a
-wrapper that calls none of these. All device work below belongs to it. Other device work belongs to
-its innermost listed operator, or else to its innermost operator.
+wrapper that calls none of these. All device work launched within it belongs to it. Other device
+work belongs to its innermost listed operator, or else to its innermost operator.
 
 For example, ``linear`` calls ``t`` and ``addmm``, and ``addmm`` launches a kernel: the counted call
-is ``addmm``. On a rank with device work, an operator that launched nothing computed nothing, such
-as the last operator of a checkpoint's recomputation, which was stopped before its kernel.
+is ``addmm``. On a rank with device work, an operator that launched nothing computed nothing. One
+example is the last operator of a checkpoint's recomputation, stopped before its kernel.
 
 A signature is an operator with its arguments, which determine the work, so a formula runs once per
-signature. For example, 96 layers that call ``aten::addmm`` in 5 steps are 480 calls of one.
+signature. For example, 96 layers that call ``aten::addmm`` in 5 steps are 480 calls with one.
 
-Files of 2021 and 2022 have shapes but no strides and paddings, so a convolution's own arguments do
-not determine its output. Its backward operator has the same sequence number and takes a gradient of
-the output's shape. The certainty of such work is ``linked``.
+Files from 2021 and 2022 have shapes but no strides and paddings, so a convolution's own arguments
+do not determine its output. Its backward operator has the same sequence number and takes a gradient
+with the output's shape. The certainty of such work is ``linked``.
 
-Lengths for an inference engine's attention come from its step, and the work of experts from the
-grids of their kernels. Calls that differ only in their step share a table row with mean figures.
+Lengths for an inference engine's attention come from its step, and the work of experts from their
+kernels' grids. Calls that differ only in their step share a table row with mean figures.
 
-A call below an autograd node with a sequence number of its own is a forward call within the
-backward pass. It is recomputation if the same signature ran in the forward pass of the step.
+A call inside an autograd node but with a sequence number of its own is a forward call within the
+backward pass. It is recomputation if the same signature ran in the step's forward pass.
 
 XLA computes the FLOPs and bytes of its operations at compile time, so its calls have the args
-``flops`` and ``bytes accessed``. These replace the figures of the formulas, and so do Inductor's
-counts for its kernels. Equal operations with different figures are different signatures. On a
-device whose work no host call launches, such as a TPU, the device operations are the calls.
+``flops`` and ``bytes accessed``. These replace the figures of the formulas, as do Inductor's counts
+for its kernels. Equal operations with different figures are different signatures. On a device whose
+work no host call launches, such as a TPU, the device operations are the calls.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ from hta_widgets.trace.memo import memoize
 from hta_widgets.trace.trace import Trace
 
 _CONVOLUTIONS = ("aten::convolution", "aten::cudnn_convolution", "aten::conv2d")
-#: Until PyTorch 1.9, this operator calls another one for each gradient that it computes.
+#: Until PyTorch 1.9, this operator calls another operator for each gradient that it computes.
 _CONVOLUTION_BACKWARD = "aten::cudnn_convolution_backward"
 _GRADIENTS = (f"{_CONVOLUTION_BACKWARD}_input", f"{_CONVOLUTION_BACKWARD}_weight")
-#: How many calls after a convolution are searched for one that takes its output.
+#: Number of calls after a convolution that are searched for one that takes its output.
 _MAX_AHEAD = 4
 _DETACH = "aten::detach"
 #: Args with the figures of XLA's operations and Inductor's kernels.
@@ -92,10 +92,10 @@ _Dims = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class CountedCalls:
-    """The counted calls of a rank in ascending order, and the device work below each.
+    """A rank's counted calls in ascending order, and the device work within each.
 
-    `call_of_work` is the position of each device work's call, -1 if it has none. `launched_nothing`
-    counts the matrix operators without device work, on ranks with any.
+    `call_of_work` is the position of the call of each piece of device work; -1 if it has none.
+    `launched_nothing` counts the matrix operators without device work, on ranks that have any.
     """
 
     rows: Rows
@@ -109,7 +109,7 @@ class CountedCalls:
         return len(self.rows)
 
     def of_work(self, rows: Rows, events: int) -> Ints:
-        """Return the call of each piece of work, or -1; the rank has `events` events."""
+        """Return the call of each piece of work, or -1; `events` is the rank's number of events."""
         return np.append(self.call_of_work, -1)[positions_of_rows(self.work, events)[rows]]
 
 
@@ -129,13 +129,13 @@ def counted_calls(trace: Trace) -> CountedCalls:
         return _calls_on_device(trace, work)
     launched_nothing = 0
     if len(work):
-        # Masks are faster than `numpy.unique`, which hashes even if the numbers are in order.
+        # Masks are faster than `numpy.unique`, which hashes even sorted numbers.
         launches = mask_of_rows(owner_of_work[owner_of_work >= 0], len(owner))
         is_matrix_owner = mask_of_rows(owner[is_matrix[owner]], len(owner))
         launched_nothing = int(np.count_nonzero(is_matrix_owner & ~launches))
         counted = np.flatnonzero(launches)
     else:
-        # Without device work, no launches show which operators count.
+        # Without device work, launches cannot show which operators count.
         is_listed = roles["listed"] & ~_has_below(tree.forest, roles["listed"])
         counted = np.flatnonzero((owner == np.arange(len(owner))) & (is_matrix | is_listed))
     is_node = autograd_nodes(trace)[tree.rows]
@@ -151,7 +151,7 @@ def counted_calls(trace: Trace) -> CountedCalls:
 
 
 def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
-    """Return the device work that contains no other work, each piece as a call of its own."""
+    """Return the device work that contains no other work, each piece as its own call."""
     encloses = mask_of_rows(trace.table.parent[work], len(trace))[work]
     rows = work[~encloses]
     never = np.zeros(len(rows), bool)
@@ -165,9 +165,9 @@ def _calls_on_device(trace: Trace, work: Rows) -> CountedCalls:
 
 
 def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
-    """Return the owner of each operator's device work, and which operators own matrix work."""
+    """Return the owner of each operator's device work, and which operators have matrix work."""
     parent, owner = forest.parent, np.arange(len(forest.parent))
-    # Convolutions and attention that are not below another one.
+    # Convolutions and attention that are not inside another one.
     is_below = nearest_ancestor(parent, roles["outermost"])[parent] >= 0
     is_top = roles["outermost"] & ~is_below
     top = nearest_ancestor(parent, is_top)[:-1]
@@ -176,7 +176,7 @@ def _owners(forest: Forest, roles: dict[str, Bools]) -> tuple[Ints, Bools]:
     has_primary_above = nearest_ancestor(parent, is_primary)[:-1] >= 0
     is_wrapper = roles["fallback"] & ~has_primary_above & ~_has_below(forest, is_primary)
     is_wrapper &= ~_has_below(forest, is_wrapper)
-    # Later kinds of owners override earlier ones.
+    # Later kinds of owners override earlier kinds.
     for stops in (roles["listed"], is_wrapper, is_product, is_top):
         nearest = nearest_ancestor(parent, stops)[:-1]
         owner = np.where(nearest >= 0, nearest, owner)
@@ -188,7 +188,7 @@ def _has_below(forest: Forest, targets: Bools) -> Bools:
 
 
 class _Signature(NamedTuple):
-    """The inputs of a formula; unless `is_matrix`, calls below do the matrix products."""
+    """The inputs of a formula; unless `is_matrix`, nested calls compute the matrix products."""
 
     name: str
     texts: Texts
@@ -197,7 +197,7 @@ class _Signature(NamedTuple):
 
 
 class CallSignature(NamedTuple):
-    """An operator with its arguments as strings, and its work."""
+    """An operator, its arguments as strings, and its work."""
 
     name: str
     texts: Texts
@@ -207,9 +207,9 @@ class CallSignature(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Signatures:
-    """The distinct signatures of a rank, and the signature of each counted call as `code`.
+    """A rank's distinct signatures, and `code`, the signature of each counted call.
 
-    `row` is the table row of each call, which signatures that differ only in their step share.
+    `row` is the table row of each call. Signatures that differ only in their step share a row.
     """
 
     calls: CountedCalls
@@ -239,7 +239,7 @@ class Signatures:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether any call has shapes, or work that the file states."""
+        """Whether any call has shapes, or work stated by the file."""
         return any(
             signature.texts[0] not in {b"", b"null"} or signature.work.certainty == STATED
             for signature in self.distinct
@@ -272,7 +272,7 @@ def signatures(trace: Trace) -> Signatures:
 def _distinct_signatures(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> tuple[list[_Signature], Ints]:
-    # Contexts of the calls whose arguments do not determine the work, by position.
+    # Contexts, by position, of calls whose arguments do not determine the work.
     contexts = _output_contexts(trace, calls, args) | _gradient_contexts(trace, calls)
     contexts |= _backward_contexts(trace, calls, args)
     contexts |= _expert_contexts(trace, calls) | _step_contexts(trace, calls)
@@ -295,7 +295,7 @@ def _distinct_signatures(
 
 
 def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) -> Ints:
-    """Return each signature's table row; signatures that differ only in their step share a row."""
+    """Return each signature's table row, shared by signatures that differ only in their step."""
     numbers: dict[tuple[_Signature, str], int] = {}
     rows = []
     for signature, work in zip(signature_list, works, strict=True):
@@ -305,7 +305,7 @@ def _rows_of_table(signature_list: Sequence[_Signature], works: Sequence[Work]) 
 
 
 def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the numbers of gradients that convolutions' backward calls compute, in old files."""
+    """Return the number of gradients that convolutions' backward calls compute, in old files."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     if not len(backward):
         return {}
@@ -316,7 +316,7 @@ def _gradient_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallConte
 
 
 def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[int, CallContext]:
-    """Return the arguments of autograd functions' forward calls, matched by sequence number."""
+    """Return the arguments of autograd functions' forward calls, found by sequence number."""
     contexts: dict[int, CallContext] = {}
     codes, sequences = args.code.tolist(), args.sequence.tolist()
     for name in operators_of("backward"):
@@ -334,7 +334,7 @@ def _backward_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dic
 
 
 def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the kernels of each mixture of experts, and the grids of its products."""
+    """Return each mixture of experts' kernels and the grids of its products."""
     experts = _positions_of_names(trace, calls, operators_of("launched_experts"))
     is_of_experts = np.isin(calls.call_of_work, experts) & (calls.call_of_work >= 0)
     work, call_of_work = calls.work[is_of_experts], calls.call_of_work[is_of_experts]
@@ -353,11 +353,11 @@ def _expert_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext
 
 
 def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
-    """Return the engine's step around each attention call; the name of the step has the lengths."""
+    """Return the engine step around each attention call, whose name has the lengths."""
     attention = _positions_of_names(trace, calls, operators_of("paged_attention"))
     if not len(attention) or not len(engine_steps(trace).rows):
         return {}
-    # The launch of a replayed graph is within a step, the captured call is not.
+    # The launch of a replayed graph is within a step, unlike the captured call.
     launch = np.full(len(calls) + 1, -1, dtype=np.int64)  # the last is for work without a call
     launch[calls.call_of_work] = graph_launch_of(trace, calls.work)
     launch = launch[attention]
@@ -373,7 +373,7 @@ def _step_contexts(trace: Trace, calls: CountedCalls) -> dict[int, CallContext]:
 
 @lru_cache(maxsize=1 << 14)
 def _work(signature: _Signature) -> Work:
-    """Return the work of a signature, without matrix products of operators below it."""
+    """Return the work of a signature, without the matrix products of nested operators."""
     dims, types, strides, values = map(decode_arg, signature.texts)
     work = call_work(OperatorCall(signature.name, dims, types, strides, values, signature.context))
     if signature.is_matrix or work.kind != "matrix":
@@ -399,7 +399,7 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
     track = trace.table.track[calls.rows]
     gradients = _gradient_shapes(trace, calls, args)
 
-    # Decoding is lazy, since an optimizer's lists of tensors are long and few calls need them.
+    # Decode lazily: an optimizer's lists of tensors are long, and few calls need them.
     @cache
     def dims_of(code: int) -> list[Any]:
         return decode_arg(args.texts[code][0])
@@ -421,7 +421,7 @@ def _output_contexts(trace: Trace, calls: CountedCalls, args: CallArgs) -> dict[
 
 
 def _output_of(operands: Sequence[list[int]], candidates: Iterable[list[int]]) -> _Dims | None:
-    """Return the first shape with the batch of the input and the channels of the weight, if any."""
+    """Return the first shape with the input's batch and the weight's channels, or None."""
     x, weight = operands
     shapes = (tuple(dims) for dims in candidates if len(dims) == len(weight))
     return next((shape for shape in shapes if shape[:2] == (x[0], weight[0])), None)
@@ -430,7 +430,7 @@ def _output_of(operands: Sequence[list[int]], candidates: Iterable[list[int]]) -
 def _gradient_shapes(
     trace: Trace, calls: CountedCalls, args: CallArgs
 ) -> dict[tuple[int, str], _Dims]:
-    """Return gradient shapes by sequence number and dims of input and weight."""
+    """Return gradient shapes, keyed by sequence number and dims of input and weight."""
     backward = _positions_of_names(trace, calls, (_CONVOLUTION_BACKWARD,))
     parents = trace.table.parent[calls.rows[backward]].astype(np.int64)
     sequence = call_args(trace, np.maximum(parents, 0)).sequence.tolist()
@@ -449,9 +449,9 @@ def _positions_of_names(trace: Trace, calls: CountedCalls, wanted: Collection[st
 
 
 def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bools:
-    """Return which recomputed calls were stopped before computing, on ranks without device work.
+    """Return which recomputed calls were stopped before computing, if the rank has no device work.
 
-    Such a call has only ``detach`` below it; other calls of its name have further operators.
+    Such a call runs only ``detach``, while other calls of its name run further operators.
     """
     if len(calls.work) or not within_backward.any():
         return np.zeros(len(calls), dtype=bool)
@@ -470,7 +470,7 @@ def _is_stopped(trace: Trace, calls: CountedCalls, within_backward: Bools) -> Bo
 
 @memoize
 def signatures_with_stated_work(trace: Trace) -> Signatures:
-    """Return the signatures of a rank's counted calls, with the work stated by the file."""
+    """Return the signatures of a rank's counted calls, with work as stated by the file."""
     signature_set = signatures(trace)
     rows = signature_set.calls.rows
     if not getattr(trace.source, "states_work", False):

@@ -1,12 +1,12 @@
 """MFU and HFU of each step and rank.
 
 MFU is the share of a device's peak that a step's model needs: its FLOPs without recomputation,
-divided by the duration of the step and by the peak. HFU also counts recomputation. For example, a
-step of 174.8 ms with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
+divided by the step's duration and by the peak. HFU includes recomputation. For example, a step of
+174.8 ms with 777.6 GFLOP on a device of 15.7 TFLOP/s has an MFU of 28.3 %.
 
 The MFU is the product of four factors, which point to different causes: the share of the step
-during which the device is busy, the share of this time in matrix operators, their rate divided by
-the peak, and model FLOPs divided by all FLOPs.
+during which the device is busy, the share of this time spent in matrix operators, their rate
+divided by the peak, and model FLOPs divided by all FLOPs.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from hta_widgets.trace.intervals import total_length
 from hta_widgets.trace.traceset import Selection, TraceSet
 
 _COMPUTE: Final = KINDS.index("compute")
-#: An MFU is a lower bound if a smaller share of the work is known.
+#: Share of the work that must be known; if less is known, an MFU is a lower bound.
 _MIN_KNOWN: Final = 0.5
 _FLOPS: Final = (
     "forward_flops", "backward_flops", "recompute_flops", "attention_recompute_flops",
     "model_flops", "flops",
 )  # fmt: skip
-#: Times that the FLOPs would take at the peak rate.
+#: Times that the FLOPs would take at peak rate.
 _PEAK_TIMES: Final = ("model_peak_ns", "peak_ns")
 #: Start, duration and device time of a step.
 _TIMES: Final = ("start_ns", "step_ns", "busy_ns")
@@ -74,10 +74,10 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _RankSteps:
-    columns: dict[str, Any]  # one row per step
+    columns: dict[str, Any]  # with one row per step
     device: UsedDevice
     has_shapes: bool
-    outside_flops: float  # of operators outside of steps
+    outside_flops: float  # of operators outside steps
 
 
 @check_arguments
@@ -91,7 +91,7 @@ def step_efficiency(
     window: Window | None = None,
     ranks: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """Return MFU and HFU of each rank's steps, and how much of the work is known.
+    """Return the MFU and HFU of each rank's steps, and how much of their work is known.
 
     Only matrix products, convolutions and attention count, or all FLOPs that a file of XLA states.
     A step is the host's ``ProfilerStep#n``. If hosts run ahead of the devices, its duration is
@@ -135,7 +135,7 @@ def step_efficiency(
           peak_certainty``
 
         ``.attrs``: ``job_mfu``, the mean over ranks and whole steps; ``ahead``, the steps measured
-        on the device; ``outside_flops`` of operators outside of all steps.
+        on the device; ``outside_flops`` of operators outside all steps.
     """
     if model_flops is not None and model_flops < 0:
         raise TraceError(
@@ -191,13 +191,13 @@ def _steps_of_rank(
     user_devices: Sequence[Device],
     precision: str | None,
 ) -> _RankSteps:
-    """Return the rows of a rank; `lengths` has the times of its steps, or is None without steps."""
+    """Return a rank's rows; `lengths` has the times of its steps, or None without steps."""
     has_steps = lengths is not None
     if lengths is None:
         lengths = _whole_time_as_step(part)
     steps = lengths["step"].to_numpy()
     device = used_device(part.trace, user_devices)
-    # If a host runs ahead, the operators whose work is in the window were called before it.
+    # If the host runs ahead, operators whose work is in the window may have run before it.
     operators = part.without_window
     if part.has_window:
         operators = replace(operators, low=part.low, high=part.high, plain=False)
@@ -237,7 +237,7 @@ def _whole_time_as_step(part: RankPart) -> pd.DataFrame:
 
 
 def _lengths(times: pd.DataFrame) -> pd.DataFrame:
-    """Return start and duration of each step, measured on the device if the hosts run ahead."""
+    """Return each step's start and duration, measured on the device if hosts run ahead."""
     ahead = np.array(times.attrs.get("ahead", []), dtype=np.int64)
     length = step_length(
         ahead, *(times[name].to_numpy() for name in ("step", "dur_ns", "device_span_ns"))
@@ -271,7 +271,7 @@ def _figures(times: CallTimes, device: UsedDevice, precision: str | None) -> pd.
 
 
 def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool) -> dict[str, Any]:
-    """Sum the figures of each step; sums are NaN if it has no matrix operator with known FLOPs."""
+    """Sum figures by step; NaN for a step without matrix operators with known FLOPs."""
     lacks_peak = calls["flops"].notna() & calls["peak"].isna()
     calls = calls.assign(has_peak=calls["peak_ns"].notna(), lacks_peak=lacks_peak)
     groups, rows = calls.groupby("row"), range(steps)
@@ -286,9 +286,9 @@ def _sums(calls: pd.DataFrame, steps: int, *, has_shapes: bool, has_peaks: bool)
 
 
 def _known_shares(part: RankPart, times: CallTimes, row: Ints, steps: int) -> Floats:
-    """Return, for each step, the share of its kernel time whose matrix FLOPs are known.
+    """Return, for each step, the share of kernel time whose matrix FLOPs are known.
 
-    `row` is the row of the step of each piece of device work, -1 if there is none.
+    `row` is the step row of each piece of device work; -1 if it has none.
     """
     is_known = np.append(times.signatures.has_known_matrix_flops, False)
     calls, table = times.signatures.calls, part.table

@@ -1,11 +1,11 @@
 """Nominal FLOPs and minimum bytes of operators without matrix products.
 
-The FLOPs of these operators are a convention and only serve as coordinates of a roofline: 1 per
-output element of a pointwise operator, 5 per element of a softmax, and so on. The bytes count each
-input that is read and each output that is written, once. For example, ``aten::add`` of (4, 6) and
+The FLOPs of these operators are a convention that only serves as a roofline coordinate: 1 per
+output element of a pointwise operator, 5 per element of a softmax, and so on. Bytes count each
+input that is read and each output that is written once. For example, ``aten::add`` of (4, 6) and
 (6,), both float, has 24 FLOPs and 4 · (24 + 6 + 24) = 216 bytes.
 
-``facts/operators.json`` lists operators with the arguments for a formula of `VECTOR_FORMULAS`.
+``facts/operators.json`` lists operators and their arguments for formulas in `VECTOR_FORMULAS`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def _vector(flops: float, size: float, certainty: str = "exact") -> Work:
 
 
 def pointwise_work(call: OperatorCall, operands: int, *, to: str = "", flops: int = 1) -> Work:
-    """Return the work of a pointwise operator with `operands`; other tensors are ``out=``.
+    """Return the work of a pointwise operator on `operands`; other tensors are ``out=``.
 
-    The result has the type `to` if `to` is ``bool`` or the operands are integers. If `to` is
-    ``real``, it has the type of the parts of complex numbers.
+    The result has type `to` if that is ``bool`` or the operands are integers. If `to` is ``real``,
+    complex operands give the type of their parts.
     """
     places = range(min(operands, len(call.dims)))
     tensors = [call.tensor(index) for index in places if call.is_present(index)]
@@ -78,12 +78,12 @@ def _rule(
     extra_bytes: int = 0,
     to: str = "",
 ) -> Work:
-    """Return the work of an operator that reads and writes whole arguments.
+    """Return the work of an operator that reads and writes entire arguments.
 
-    New outputs have the shapes of the arguments `makes`, and are of type `to` if the operands are
-    integers. The argument `elements_of` determines the number of elements; the default is the first
-    written or new output. `extra_bytes` are written in addition for each element, for example the
-    mask of a dropout. The list `state` of an optimizer is read and written if it has tensors.
+    New outputs have the shapes of the arguments `makes`, and type `to` if the operands are
+    integers. The argument `elements_of` determines the number of elements; by default, it is the
+    first written or new output. `extra_bytes` are additionally written per element, for example for
+    the mask of a dropout. The list `state` of an optimizer is read and written if it has tensors.
     """
     if state is not None and any(call.dims[state : state + 1]):
         reads, writes = (*reads, state), (*writes, state)
@@ -121,16 +121,16 @@ def _reduction(
 ) -> Work:
     """Return the work of a reduction.
 
-    Argument `index` lists the reduced dimensions, empty for all; another argument follows it.
-    `indices` are written instead of the values (``only``), in addition (``too``), or not at all.
-    The result is of type `to`, as in `pointwise_work`.
+    Argument `index` lists the reduced dimensions, or is empty for all, and is followed by another
+    argument. `indices` are written instead of values (``only``), in addition (``too``), or not at
+    all. The result has type `to`, as in `pointwise_work`.
     """
     shape = call.shape(0)
     if call.is_present(1):  # the maximum of two tensors is pointwise
         return replace(pointwise_work(call, 2), category="elementwise")
     has_dims = len(call.dims) > index + 1
     if has_dims and not call.values:
-        # The size of the output is unknown, but less than that of the input.
+        # The output size is unknown, but smaller than the input.
         return _vector(flops * prod(shape), call.size_bytes(0), "estimate")
     places = call.numbers(index) if has_dims else []
     reduced = {place % len(shape) for place in places} or set(range(len(shape)))
@@ -177,10 +177,10 @@ def _row_norm(
     weights: tuple[int, ...],
     groups: tuple[int, ...] = (),
 ) -> Work:
-    """Return the work of a norm over rows, which are the last dimensions or `groups` of channels.
+    """Return the work of a norm over rows: the last dimensions, or `groups` of channels.
 
     `flops` are counts per element, without and with `weights`. A norm writes two statistics per
-    row, or one without a bias, in the type of the weight, although CUDA kernels write float.
+    row, or one without a bias, in the weight's type, although CUDA kernels write float.
     """
     elements = prod(call.shape(0))
     if groups:
@@ -198,7 +198,7 @@ def _batch_norm(call: OperatorCall) -> Work:
     x = call.shape(0)
     elements = prod(x)
     size = call.size_bytes(0, 1, 2, 3, 4) + elements * item_bytes(call.type_of(0))
-    # Files of 2021 have no values, so running statistics do not rule out training.
+    # Files from 2021 have no values, so running statistics do not rule out training.
     if call.values and not call.flag(5, default=True):
         return _vector(2 * elements, size)
     size += call.size_bytes(3, 4)
@@ -211,9 +211,9 @@ def _batch_norm(call: OperatorCall) -> Work:
 def _norm_backward(
     call: OperatorCall, reads: tuple[int, ...], *, weight: int, mask: int | None = None
 ) -> Work:
-    """Return the work of a norm's gradients; `mask` selects those of input, weight and bias.
+    """Return the work of a norm's gradients; `mask` selects input, weight and bias.
 
-    These are 13 FLOPs per element, or 10 without gradients of weight and bias.
+    The gradients take 13 FLOPs per element, or 10 without gradients of weight and bias.
     """
     elements, size = prod(call.shape(0)), item_bytes(call.type_of(0))
     weighted = call.is_present(weight)
@@ -231,7 +231,7 @@ def _nll_loss(call: OperatorCall) -> Work:
 
 
 def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0) -> Work:
-    """Return the work of looking up rows of a table, which are assumed to be distinct."""
+    """Return the work of looking up rows of a table, assuming distinct rows."""
     rows, width = call.shape(table)[0], prod(call.shape(table)[1:])
     lookups = prod(call.shape(indices))
     size = item_bytes(call.tensor(table).type) * width
@@ -240,7 +240,7 @@ def _lookup_work(call: OperatorCall, *, table: int, indices: int, flops: int = 0
 
 
 def _embedding_bag(call: OperatorCall) -> Work:
-    """Return the work of summing rows of a table per bag."""
+    """Return the work of summing table rows per bag."""
     (rows, width), lookups = call.shape(0, 2), prod(call.shape(1))
     bags = call.shape(2)[0] - call.flag(7)  # offsets may end with the number of indices
     elements = (min(lookups, rows) + bags) * width
@@ -261,13 +261,13 @@ def _gather(call: OperatorCall) -> Work:
 
 
 def _unknown(call: OperatorCall, *, reason: str, flops: float = _NAN) -> Work:
-    """Return the work of an operator whose arguments do not determine the bytes."""
+    """Return the work of an operator whose arguments do not determine its bytes."""
     _ = call.shape(0)
     return Work(flops=float(flops), model_flops=float(flops), reason=reason)
 
 
 def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work:
-    """Return the work of 2-D pooling. Operators with a dilation also write indices.
+    """Return the work of 2-D pooling. Operators with dilation also write indices.
 
     If the flag `ceil` is set, the last window may extend beyond the input.
     """
@@ -278,7 +278,7 @@ def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work
     sides = zip(x[-2:], kernel, stride, padding, spread, strict=True)
     out = prod(x[:-2])
     for length, width, step, pad, gap in sides:
-        last = length + 2 * pad - gap * (width - 1) - 1  # start of the last possible window
+        last = length + 2 * pad - gap * (width - 1) - 1  # largest possible start of a window
         count = -(-last // step) + 1 if call.flag(ceil) else last // step + 1
         starts_in_padding = (count - 1) * step >= length + pad
         out *= count - 1 if starts_in_padding else count
@@ -288,7 +288,7 @@ def _pool(call: OperatorCall, *, ceil: int, dilation: int | None = None) -> Work
 
 
 def _resize(call: OperatorCall, *, flops: int) -> Work:
-    """Return the work of an operator for which argument 1 sets the last output dimensions."""
+    """Return the work of an operator whose argument 1 sets the last output dimensions."""
     sizes = call.numbers(1)
     if not sizes:
         raise CallError(Reason.OTHER_ARGUMENTS)
@@ -299,10 +299,10 @@ def _resize(call: OperatorCall, *, flops: int) -> Work:
 
 
 def _triton(call: OperatorCall) -> Work:
-    """Return the bytes of an Inductor kernel: a lower bound that counts each pointer once.
+    """Return the bytes of an Inductor kernel as a lower bound that counts each pointer once.
 
     If a pointer has indices, an element reads at most one value from each other pointer, so lookups
-    do not count whole tables. The last numbers among the arguments are the loop sizes.
+    do not count whole tables. The last numeric arguments are the loop sizes.
     """
     tensors = call.tensors()
     size = sum(tensor.size_bytes for tensor in tensors)
@@ -317,7 +317,7 @@ def _triton(call: OperatorCall) -> Work:
     return Work("", _NAN, 0.0, float(size), "vector", "estimate", "each pointer counts once")
 
 
-#: Formulas by their name in the table of operators.
+#: Formulas, keyed by their name in the table of operators.
 VECTOR_FORMULAS: Final[dict[str, Callable[..., Work]]] = {
     "pointwise": pointwise_work,
     "rule": _rule,

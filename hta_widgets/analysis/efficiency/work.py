@@ -1,10 +1,10 @@
-"""FLOPs and minimum bytes of any operator call, and which of several nested operators counts.
+"""FLOPs and minimum bytes of any operator call, and which of nested operators counts.
 
 ``facts/operators.json`` is the table of operators. It groups them by how they count when nested: of
 ``gemm`` operators, the innermost; of ``outermost`` operators, such as convolutions and attention,
-the outermost; a ``fallback`` only if none of these is above or below it; ``listed`` operators have
-no matrix products. A row names a formula, the positions of the operands among the arguments of a
-call, and the operators with these arguments::
+the outermost; a ``fallback`` only if it neither contains nor is inside one of these; ``listed``
+operators have no matrix products. A row names a formula, the positions of the operands among the
+arguments of a call, and the operators with these arguments::
 
     {
         "formula": "product",
@@ -43,12 +43,12 @@ from hta_widgets.trace.call_args import decode_arg
 #: How an operator counts when operators are nested.
 Role = Literal["gemm", "outermost", "fallback", "listed", "unlisted"]
 
-#: Larger figures come from invalid shapes; their sums would not fit in 64 bits.
+#: Larger figures come from invalid shapes, and their sums would not fit in 64 bits.
 _MAX_FIGURE: Final = 1 << 60
 
 
 class ListedOperator(NamedTuple):
-    """An operator of the table, with its formula and category, and how it counts when nested."""
+    """A table row of an operator: its formula, its category, and how it counts when nested."""
 
     role: Role
     category: str
@@ -56,7 +56,7 @@ class ListedOperator(NamedTuple):
 
 
 def unnumbered_name(name: str) -> str:
-    """Return the name of an operator without the number that SGLang's profiler appends.
+    """Return an operator's name without the number that SGLang's profiler appends.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def unnumbered_name(name: str) -> str:
 
 @cache
 def _table() -> dict[str, ListedOperator]:
-    """Return the operators of ``facts/operators.json`` by name; a trailing ``*`` marks a prefix."""
+    """Return the operators in ``facts/operators.json`` by name; a trailing ``*`` marks a prefix."""
     table: dict[str, ListedOperator] = {}
     for role, rows in facts("operators").items():
         for row in rows:
@@ -81,7 +81,7 @@ def _table() -> dict[str, ListedOperator]:
 
 @cache
 def _find(name: str) -> ListedOperator | None:
-    """Return the table row of an operator; in-place pointwise operators share a row."""
+    """Return the table row of an operator. In-place pointwise operators share a row."""
     table, name = _table(), unnumbered_name(name)
     if name in table:
         return table[name]
@@ -94,7 +94,7 @@ def _find(name: str) -> ListedOperator | None:
 
 @cache
 def operators_of(formula: str) -> frozenset[str]:
-    """Return the operators of the table that use a formula."""
+    """Return the operators in the table that use a formula."""
     function = _FORMULAS[formula]
     return frozenset(name for name, row in _table().items() if row.work.func is function)
 
@@ -107,14 +107,14 @@ def role_of(name: str) -> Role:
 
 @cache
 def category_of(name: str) -> str:
-    """Return the category of an operator, whether or not the table has it."""
+    """Return the category of an operator, even if it is not in the table."""
     if listed := _find(name):
         return listed.category
     return match_name("operator_categories", name.lower(), "other")
 
 
 def call_work(call: OperatorCall) -> Work:
-    """Return the FLOPs and minimum bytes of a call; unknown figures are NaN, with a reason."""
+    """Return a call's FLOPs and minimum bytes; unknown figures are NaN, with a reason."""
     listed = _find(call.name)
     if listed is None:
         return Work(category_of(call.name), reason=Reason.UNLISTED)
@@ -133,7 +133,7 @@ def _work_by_formula(formula: Callable[[OperatorCall], Work], call: OperatorCall
     except CallError as error:
         return Work(reason=str(error))
     except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError):
-        # The arguments are those of another version of the schema.
+        # The arguments belong to another version of the schema.
         return Work(reason=Reason.OTHER_ARGUMENTS)
     figures = [work.flops, work.min_bytes, *(work.parameters or {}).values()]
     if any(not isinstance(figure, str) and figure >= _MAX_FIGURE for figure in figures):
@@ -148,7 +148,7 @@ def _backward(call: OperatorCall, forward: str) -> Work:
         raise CallError("the forward call is not in the file")
     dims, types, strides, values = map(decode_arg, call.context.forward)
     work = call_work(OperatorCall(forward, dims, types, strides, values))
-    # Attention recomputes its scores in the backward pass.
+    # Attention recomputes scores in the backward pass.
     work = gradients_work(work, 2.5 if work.category == "attention" else 2)
     return replace(work, certainty="estimate", reason=work.reason or EVERY_MATRIX)
 
