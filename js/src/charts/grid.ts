@@ -333,7 +333,7 @@ export class HeatmapDrawing implements Drawing {
     const { plan } = this;
     const row = this.rowAt(y);
     if (row === null) return this.emptyBrush();
-    // A click on a row's name or total selects its ranks, without a window.
+    // A click on a row's name or total selects the row's ranks and no window.
     if (x < plan.left || x > plan.left + plan.plotWidth) {
       const ranks = [...this.content.ranks[row]!];
       if (additive) return { ranks: toggleKeys(selection.ranks, ranks) };

@@ -108,7 +108,7 @@ export class SharedStateStore {
   );
   private readonly canRedo = computed(() => this.history.value.future.length > 0);
   private isMoving = false;
-  /** The views saved last, which the host may echo. */
+  /** The most recently saved views, which the host may echo. */
   private savedViews: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;

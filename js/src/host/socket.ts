@@ -88,7 +88,7 @@ function socketContent({ data }: WireMessage): SocketContent {
   return (data as { content?: SocketContent } | undefined)?.content ?? {};
 }
 
-/** Return the error for a request of which it is unknown whether it was carried out. */
+/** Return the error for a request that may or may not have been carried out. */
 function refusalMessage({ comm }: WireMessage, rpc: string): WireMessage {
   const error: ErrorReply = {
     code: "connection_lost",

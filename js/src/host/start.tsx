@@ -145,7 +145,7 @@ export class StartPage {
     render(page, this.el);
   }
 
-  /** Return the offer to compare the ticked entries, oldest first. */
+  /** Return the offer to compare the ticked entries, the older entry first. */
   private comparison(paths: string[]): VNode | null {
     const [before, after] = paths;
     if (before === undefined) return null;

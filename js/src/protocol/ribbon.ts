@@ -136,7 +136,7 @@ export function arrivalAt(
     : nearestArrival(ribbon, ribbon.rankArrivals, range, time, toleranceNs);
 }
 
-/** Return the last arrival at a collective that the job's row marks near a time. */
+/** Return the last arrival at a collective, as marked near a time in the job's row. */
 export function jobArrivalAt(ribbon: Ribbon, time: number, toleranceNs: number): Arrival | null {
   const wholeRange = { first: 0, last: ribbon.jobArrivals.bin.length };
   return nearestArrival(ribbon, ribbon.jobArrivals, wholeRange, time, toleranceNs);

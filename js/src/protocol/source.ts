@@ -341,7 +341,7 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 
 export type TotalsColumn = "name" | "count" | "sum" | "mean" | "min" | "max";
 
-/** Longest first, except that device work leads and enclosing events such as steps are last. */
+/** Device work first and enclosing events such as steps last; within each, longest first. */
 export const BY_WORK = "work";
 
 export interface TotalsOrder {
@@ -381,8 +381,8 @@ function kindPriority(kind: Kind): number {
 }
 
 /**
- * Return the kinds that sum up a selection: device kinds, which do not nest, or host kinds if there
- * is no device. Sums over nested events count time more than once and would come first.
+ * Return the kinds that summarize a selection: device kinds, which do not nest, or host kinds if
+ * there is no device. Sums over nested events count time more than once and would come first.
  */
 export function mainKinds(totals: Totals): Sums[] {
   const device = totals.kinds.filter((row) => DEVICE_KINDS.includes(row.kind) && row.sum > 0);

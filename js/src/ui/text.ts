@@ -104,7 +104,7 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
 
 /** Maximum length of distinguishing parts of names. If they are longer, rows are numbered. */
 const MAX_LABEL_LENGTH = 28;
-/** Number of characters that are read of a name. Names in files may be a megabyte long. */
+/** Maximum number of characters read from a name, as names may be a megabyte long. */
 const MAX_READ = 1 << 15;
 
 /** Return the labels. Equal labels get words in which their `names` differ, or a number. */
