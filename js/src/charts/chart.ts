@@ -24,7 +24,7 @@ import { kindLabel } from "./language";
 import { type GestureTarget, watchGestures } from "./gestures";
 import type { DrawContext } from "./paint";
 
-/** Make the drawing for a frame, or return a sentence with the reason why there is nothing to draw. */
+/** Make the drawing for a frame, or return a sentence that explains why nothing can be drawn. */
 export type DrawingFactory = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
 /** Record the calls of `paint` as an SVG document. */
@@ -293,7 +293,7 @@ export type MakeChart = (
   id: string,
   brush: (brush: Brush) => void,
   theme: ReadonlySignal<ThemeName>,
-  /** Word for the devices of the job: `GPU`, `NPU`. */
+  /** What the job calls its devices: `GPU` or `NPU`. */
   device: string,
 ) => ChartPanel;
 

@@ -29,23 +29,23 @@ export interface BarText {
 export interface SideColumn {
   head: string;
   texts: readonly string[];
-  /** The text is shown if the chart is at least this wide. */
+  /** Minimum chart width at which the text is shown. */
   minWidthPx?: number | undefined;
   /** Rows whose text is drawn in the color for late ranks. */
   lateRows?: ReadonlySet<number> | undefined;
   boldRows?: ReadonlySet<number> | undefined;
 }
 
-/** One kind of mark, drawn once per item. `left` and `right` name the columns of its ends. */
+/** A kind of mark, drawn for each item. `left` and `right` name the columns of the mark's ends. */
 export interface ChartMark {
   shape: "bar" | "line" | "dot";
   left: string | number;
   right: string;
   size?: string | number | undefined;
-  /** Column of marker names. A `triangle` is turned by the column `angle`; others are dots. */
+  /** Column of marker names. A `triangle` is rotated by the column `angle`; others are dots. */
   marker?: string | undefined;
   angle?: string | undefined;
-  /** Return the style of an item; undefined if the item has no such mark. */
+  /** Return an item's style; undefined if the mark is not drawn for the item. */
   style(item: number): MarkStyle | undefined;
 }
 
@@ -55,9 +55,9 @@ export interface RowsContent {
   /** Summary of the chart for screen readers. */
   finding: string;
   names: readonly string[];
-  /** Second line of each row's name, shown if rows are high enough. */
+  /** Second line of each row's name, shown if rows are tall enough. */
   secondLines?: readonly string[] | undefined;
-  /** For each row, the keys that it selects in the panel's dimension. */
+  /** For each row, the keys in the panel's dimension that it selects. */
   keys: readonly (readonly SelectionKey[])[];
   lateRows?: ReadonlySet<number> | undefined;
   /** Rows of ranks that the headline names without calling them late. Their labels are bold. */
@@ -74,24 +74,24 @@ export interface RowsContent {
   hasRules?: boolean | undefined;
   head: string;
   columns: readonly SideColumn[];
-  /** Return the texts in bars. Called only if rows are high enough. */
+  /** Return the texts in bars. Called only if rows are tall enough. */
   barTexts?(): BarText[];
   /** Texts to the right of bars. */
   endTexts?: readonly { row: number; at: number; text: string }[] | undefined;
   legend?: readonly (readonly [style: MarkStyle, text: string])[] | undefined;
-  /** Preferred height of a row. Rows are lower if the chart would be too high. */
+  /** Preferred row height. Rows are lower if the chart would otherwise be too tall. */
   rowPitchPx?: number | undefined;
   tooltip(row: number): TooltipContent;
   /** Whether marks select time windows. */
   windows?: boolean | undefined;
   /**
-   * Return the mark at a point, if marks have their own tooltip or selection. `reach` is how far
-   * from the point a mark may be. Here and below, `x` is a value on the scale and `y` counts rows.
+   * Return the mark at a point, if marks have their own tooltip or selection. `reach` is the
+   * maximum distance to the mark. Here and below, `x` is a value on the scale and `y` counts rows.
    */
   hitTest?(point: ChartPoint, reach: ChartPoint): MarkHit | null;
-  /** Return the keys that a rectangle selects, if they differ from the keys of its rows. */
+  /** Return the keys that a rectangle selects, if they differ from its rows' keys. */
   keysWithin?: ((low: ChartPoint, high: ChartPoint) => SelectionKey[]) | undefined;
-  /** Return the selected marks; null if all are. Default: the marks of the selected rows. */
+  /** Return the selected marks; null for all. Default: the marks of the selected rows. */
   selectedMarks?: ((chosen: ChartSelection) => number[] | null) | undefined;
   /** Data for the chart's table, if it differs from the frame. */
   table?: PanelFrame | undefined;
@@ -99,12 +99,12 @@ export interface RowsContent {
 
 export interface MarkHit {
   tooltip: TooltipContent;
-  /** Keys to select instead of the keys of the row. */
+  /** Keys to select instead of the row's keys. */
   keys: SelectionKey[] | null;
   window: [number, number] | null;
 }
 
-/** Return the ranks that the headline calls late. In every panel, only these are red. */
+/** Return the ranks that the headline calls late. Only these are red, in every panel. */
 export function lateRanks(frame: PanelFrame): number[] {
   return ranksOfAttribute(frame, "late_ranks");
 }
@@ -124,7 +124,7 @@ export function markedRows(
   return { lateRows: rowsOf(lateRanks(frame)), factRows: rowsOf(factRanks(frame)) };
 }
 
-/** Return the style of a row's texts: red for late ranks, bold for all that the headline names. */
+/** Return the style of a row's texts: red for late ranks, bold for all ranks in the headline. */
 export function rowLabelStyle(
   { lateRows, factRows }: Pick<RowsContent, "lateRows" | "factRows">,
   row: number,
@@ -157,7 +157,7 @@ export function dragRectangle([from, to]: DragSpan): ChartBox {
   return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
 }
 
-/** The item under the pointer or with the keyboard focus. */
+/** The item under the pointer or with keyboard focus. */
 export interface HoverTarget {
   index: number;
   box: ChartBox;
@@ -166,19 +166,19 @@ export interface HoverTarget {
 
 export interface Drawing {
   readonly content: Pick<RowsContent, "title" | "finding" | "table">;
-  /** Lay out the chart for a width and return its height. Must precede all other calls. */
+  /** Lay out the chart for a width and return its height. Must be called first. */
   layout(width: number): number;
   /** Paint the chart. Items that are not selected are faint. */
   paint(pen: DrawContext, selection: ChartSelection): void;
   targetAt(x: number, y: number): HoverTarget | null;
   targetOf(index: number): HoverTarget | null;
-  /** Return the item to which a key moves the focus. */
+  /** Return the item to which a key press moves the focus. */
   nextTarget(from: number | null, key: string): number | null;
   click(x: number, y: number, additive: boolean, selection: ChartSelection): Brush;
   press(index: number, additive: boolean, selection: ChartSelection): Brush;
-  /** Return the brush of a drag; null if it selects nothing. */
+  /** Return the brush that results from a drag; null if it selects nothing. */
   drag(span: DragSpan, additive: boolean, selection: ChartSelection): Brush | null;
   dragBox(span: DragSpan): ChartBox | null;
-  /** Return a brush that clears the selection in every dimension that this chart writes. */
+  /** Return a brush that clears the selection in every dimension that this chart can select. */
   emptyBrush(): Brush;
 }

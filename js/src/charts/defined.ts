@@ -1,4 +1,4 @@
-/** Build chart contents from the definitions; `charts/defined.py` makes Bokeh figures from them. */
+/** Build chart contents from definitions, which `charts/defined.py` turns into Bokeh figures. */
 
 import { allIndices, indicesWhere } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
@@ -74,7 +74,7 @@ export function buildRowsContent(
   const frameScope = buildScope(definition, frame);
   const reason = emptyReason(definition, frameScope);
   if (reason !== null) return emptyPanelText(frame, reason);
-  // Those texts use `ends` and `parts`, which this adds to the scope.
+  // Those texts use `ends` and `parts`, which `buildStack` adds to the scope.
   buildStack(definition, frameScope, {}, theme);
   const scope = buildFoldedScope(definition, frame, frameScope);
   const fold = scope === frameScope ? undefined : definition.fold;
@@ -95,7 +95,7 @@ export function buildRowsContent(
     ...scaleContent(definition.scale, frameScope),
     rowPitchPx: rows.pitch === undefined ? undefined : toNumber(evaluate(rows.pitch, frameScope)),
     data,
-    // The min-max line is drawn over bars and below dots.
+    // The min-max line is drawn above bars and below dots.
     marks: hasRankRows(definition) ? [...valueMarks, ...spread] : [...spread, ...valueMarks],
     barTexts: () => [...stack.barTexts(), ...definedMarks.flatMap(({ barTexts }) => barTexts())],
     legend: [...stack.legend, ...legendOf(marks, theme)],
@@ -105,7 +105,7 @@ export function buildRowsContent(
   };
 }
 
-/** Return the names and keys of rows, and the texts to their right. */
+/** Return the rows' names and keys, and the texts to their right. */
 function rowLabels(definition: Definition, frame: PanelFrame, scope: EvaluationScope) {
   const { rows } = definition;
   const names = scope.get("names") as string[];
@@ -137,7 +137,7 @@ function scaleContent(scale: Definition["scale"], scope: EvaluationScope) {
   };
 }
 
-/** Return a function for a row's tooltip. With a `fold`, rows of ranks also list their ranks. */
+/** Return a function for a row's tooltip. With a `fold`, a row's tooltip also lists its ranks. */
 function rowTooltip(
   definition: Definition,
   scope: EvaluationScope,
@@ -205,7 +205,7 @@ function sortItems(
   return order;
 }
 
-/** The line from the smallest to the largest value of ranks that share a row or mark. */
+/** The line from minimum to maximum of the ranks that share a row or mark. */
 const SPREAD_MARK: MarkDefinition = {
   shape: "line",
   left: "fold_low",
@@ -296,7 +296,7 @@ const NO_GROUPS: GroupOfRank = new Map();
 const hasRankRows = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 
-/** Return the scope to draw. The ranks of each group in the attribute `folded` are combined. */
+/** Return the scope to draw, with each group of ranks in the attribute `folded` combined. */
 export function buildFoldedScope(
   definition: Definition,
   frame: PanelFrame,
@@ -310,7 +310,7 @@ export function buildFoldedScope(
   return scope;
 }
 
-/** Return the word for devices: the one of the job if set, otherwise the one of the frame. */
+/** Return the word for devices: the job's word if set, otherwise the frame's. */
 export function deviceWord({ attrs }: Definition, frame: PanelFrame): string {
   return (attrs?.device_word ?? frame.attrs.device_word ?? "GPU") as string;
 }
@@ -352,12 +352,12 @@ export function buildScope(
   return scope.set("names", fillTemplate(definition.rows.name, scope));
 }
 
-/** Evaluate named expressions. Each may refer to those before it. */
+/** Evaluate named expressions. Each may refer to the ones before it. */
 function addValues(scope: EvaluationScope, codes: Readonly<Record<string, string>> = {}): void {
   for (const [name, code] of Object.entries(codes)) scope.set(name, evaluate(code, scope));
 }
 
-/** Sort and filter the items as `from` says. Return how many of them remain. */
+/** Sort and filter the items as `from` specifies. Return the number of remaining items. */
 function selectItems({ from }: Definition, scope: EvaluationScope, items: number): number {
   if (from === undefined || items === 0) return items;
   addValues(scope, from.let);
@@ -410,7 +410,7 @@ function markEnds(mark: MarkDefinition): readonly [Code, Code] {
   return mark.shape === "dot" ? [mark.at, mark.at] : [mark.left, mark.right];
 }
 
-/** Add a mark's columns to `data`. Return the mark and a function for the texts in its bars. */
+/** Add a mark's columns to `data`. Return the mark and a function that returns its bars' texts. */
 function addMark(
   mark: MarkDefinition,
   scope: EvaluationScope,
@@ -436,7 +436,7 @@ function addMark(
   return { mark: buildMark(mark, data, theme), barTexts };
 }
 
-/** Return a function for the texts in a mark's bars. The columns of the mark are in `data`. */
+/** Return a function that returns the texts in a mark's bars. `data` holds the mark's columns. */
 function barTextsOf(
   mark: BarMark,
   scope: EvaluationScope,
@@ -494,7 +494,7 @@ function buildEndTexts(
 ): NonNullable<RowsContent["endTexts"]> {
   const ends = toNumbers(evaluate(at, scope));
   const spreadEnds = scope.get("fold_high") as Float64Array | undefined;
-  // Texts start to the right of the min-max line of ranks that share a row. Single ranks have NaN.
+  // Texts start to the right of the min-max line, whose end is NaN for rows of a single rank.
   return rowTexts(template, scope).map((text, row) => ({
     row,
     at: Math.max(ends[row]!, spreadEnds?.[row] || 0),
@@ -502,7 +502,7 @@ function buildEndTexts(
   }));
 }
 
-/** The keys and the window (in ns) that a mark selects; null if marks select none. */
+/** The keys and the window (in ns) that a mark selects. Null if marks do not select any. */
 interface MarkSelections {
   keysOf: ((item: number) => SelectionKey[]) | null;
   windowOf: ((item: number) => [number, number]) | null;
@@ -521,7 +521,7 @@ function markSelections(
   };
 }
 
-/** Return a function that returns whether a mark is selected; null if all are. */
+/** Return a function that tests whether a mark is selected; null if all are selected. */
 function markFilter(
   { keysOf, windowOf }: MarkSelections,
   selects: Definition["rows"]["selects"],
@@ -539,7 +539,7 @@ function markFilter(
     (selectedKeys === null || keysOf!(item).every((key) => selectedKeys.has(key)));
 }
 
-/** Return the item of a mark nearest to a point; -1 if none is in reach. The topmost wins a tie. */
+/** Return a mark's item nearest to a point; -1 if none is in reach. The topmost wins a tie. */
 function nearestItem(
   { from, to, row }: Record<"from" | "to" | "row", Float64Array>,
   shape: MarkDefinition["shape"],
@@ -550,7 +550,7 @@ function nearestItem(
   from.forEach((left, item) => {
     const beside = Math.max(left - point.x, point.x - to[item]!, 0) / reach.x;
     const rowsAway = Math.abs(row[item]! - point.y);
-    // The pointer hits a bar anywhere in the height of its row.
+    // The pointer hits a bar anywhere within the height of the bar's row.
     const distanceToBar = rowsAway <= 0.5 ? beside : Infinity;
     const distance = shape === "dot" ? Math.hypot(beside, rowsAway / reach.y) : distanceToBar;
     if (distance <= minDistance) [nearest, minDistance] = [item, distance];
@@ -558,7 +558,7 @@ function nearestItem(
   return nearest;
 }
 
-/** Return the tooltips and selections of marks, if they differ from those of the rows. */
+/** Return the marks' tooltips and selections, if they differ from those of the rows. */
 function markInteraction(
   definition: Definition,
   scope: EvaluationScope,
@@ -570,7 +570,7 @@ function markInteraction(
     .find(({ tooltip }) => tooltip !== undefined);
   if (mark?.tooltip === undefined) return {};
   const row = data.row as Float64Array;
-  /** `data` is sorted; this maps its positions to items of the scope. */
+  /** `data` is sorted; `items` maps its positions to items of the scope. */
   const items = order ?? allIndices(row.length);
   const [from, to] = markEnds(mark).map((end) => data[end]) as [Float64Array, Float64Array];
   const tooltipOf = tooltipFiller(mark.tooltip, scope);

@@ -1,6 +1,6 @@
 /**
  * Types and contents of the JSON files in `hta_widgets/charts/definitions`, which define the charts
- * for Python and TypeScript. The format is described in docs/changing.md.
+ * for Python and TypeScript. docs/changing.md describes the format.
  */
 
 import { PANELS } from "../facts/panels";
@@ -42,7 +42,7 @@ export interface ItemStackDefinition {
   text: string;
 }
 
-/** A color per item: color names from an expression, or a position from 0 to 1 on a ramp. */
+/** A color per item: color names given by an expression, or a position from 0 to 1 on a ramp. */
 export type ItemColor =
   | { type: "column"; tokens: string }
   | { type: "ramp"; ramp: "busy" | "waiting"; at: string; missing?: string }
@@ -51,7 +51,7 @@ export type ItemColor =
 /** Tooltip and selection of a mark, if they differ from those of its row. */
 interface MarkInteraction {
   tooltip?: TooltipTemplate;
-  /** The window that a mark selects, and the keys that it selects instead of its row's keys. */
+  /** The window that a mark selects, and the keys it selects instead of its row's keys. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
@@ -112,7 +112,7 @@ export interface Definition {
   title: string;
   needs: readonly string[];
   uses?: readonly string[];
-  /** Frame attributes that expressions refer to, with their default values; null: unknown. */
+  /** Frame attributes used by expressions, with their defaults. Null stands for unknown. */
   attrs?: Readonly<Record<string, string | number | null>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
@@ -184,7 +184,7 @@ function definitionsForShape(shape: string): Readonly<Record<string, Definition>
   );
 }
 
-/** The chart definitions by panel id. */
+/** The chart definitions, keyed by panel ID. */
 export const DEFINITIONS = definitionsForShape("chart");
 
 export const HEATMAP = definitionsForShape("heatmap").heatmap!;

@@ -20,21 +20,21 @@ import {
   unknownValue,
 } from "./language";
 
-/** How to fold similar ranks. Columns without a rule: the mean of numbers, the first string. */
+/** How to fold similar ranks. Without a rule, a column is reduced to the mean or first string. */
 export interface FoldRule {
-  /** Further columns in which items must agree to be folded together. */
+  /** Further columns that must be equal for items to be folded together. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
-  /** Expression for the items that are never folded. */
+  /** Expression that selects the items that are never folded. */
   keep?: string;
   /** The measure whose minimum and maximum are drawn, its format, and its position on the scale. */
   spread: { name: string; of: string; format: string; at?: string };
 }
 
-/** For each rank of a group: all ranks of its group, ascending. They share a row. */
+/** For each rank of a group, all ranks of the group in ascending order. They share a row. */
 export type GroupOfRank = ReadonlyMap<number, readonly number[]>;
 
-/** Return the groups of ranks, largest first, without the ranks that the headline names. */
+/** Return the groups of ranks, largest first, excluding the ranks that the headline names. */
 export function foldGroups(frame: PanelFrame): GroupOfRank {
   const rows = frame.attrs.folded;
   const groupByRank = new Map<number, readonly number[]>();
@@ -88,7 +88,7 @@ function groupNumbers(
   });
 }
 
-/** Apply an aggregate of the expression language, such as `mean`, to the items of each fold. */
+/** Apply an aggregate of the expression language, such as `mean`, to each fold's items. */
 type FoldAggregate = (name: string, ...operands: readonly ColumnData[]) => ColumnData;
 
 /** Return one value per fold: the first string, or the numbers combined by the rule. */
@@ -118,7 +118,7 @@ export function foldItems(
   const names = [...scope].flatMap(([name, value]) =>
     isColumn(value) && value.length === items ? [name] : [],
   );
-  // 0 comes before the numbers of groups, so that sorting moves single ranks to the front.
+  // 0 sorts before all group numbers, so single ranks come first.
   let groupOfItem = groupNumbers(scope, fold, groups);
   if (separateBy.length === 0) {
     const order = sortedOrder([groupOfItem]);
@@ -126,7 +126,7 @@ export function foldItems(
     groupOfItem = takeRows(groupOfItem, order) as Float64Array;
   }
   const rank = scope.get("rank") as Float64Array;
-  // Group numbers are negated, so that they differ from the ranks that are not folded.
+  // Group numbers are negated to distinguish them from the ranks that are not folded.
   const groupOrRank = rank.map((rankNumber, item) => -groupOfItem[item]! || rankNumber);
   const each = (fold.each ?? []).map((name) => toColumn(scope.get(name)!, items));
   const by = combineCodes([...separateBy, groupOrRank, ...each]);
@@ -144,7 +144,7 @@ export function foldItems(
   for (const [name, column] of Object.entries(spread)) scope.set(name, column);
 }
 
-/** Return the range of a measure in each fold of items that are not folded yet; none for 1 rank. */
+/** Return a measure's range in each fold of items not folded yet; empty for a single rank. */
 function spreadColumns(
   scope: EvaluationScope,
   { of, format, at = of }: FoldRule["spread"],
@@ -173,7 +173,7 @@ function spreadColumns(
   };
 }
 
-/** Return tooltip lines about the ranks that an item combines; none for a single rank. */
+/** Return tooltip lines that list the ranks an item combines; none for a single rank. */
 export function foldedLines(
   scope: EvaluationScope,
   fold: FoldRule,
@@ -187,7 +187,7 @@ export function foldedLines(
   ];
 }
 
-/** Return the folded items as a frame, for the table of a chart. */
+/** Return the folded items as a frame for the chart's table. */
 export function foldedFrame(scope: EvaluationScope, fold: FoldRule, frame: PanelFrame): PanelFrame {
   const rankLabels = scope.get("who") as string[];
   const columns: Record<string, (number | string | null)[]> = { ranks: rankLabels };

@@ -3,7 +3,7 @@
 import type { Brush, ChartSelection } from "../protocol/source";
 import type { ChartBox, Drawing, ChartPoint, HoverTarget } from "./content";
 
-/** A press that moves farther than this many px is a drag. */
+/** A press becomes a drag if the pointer moves farther than this, in px. */
 const DRAG_THRESHOLD_PX = 4;
 
 export interface GestureTarget {
@@ -33,7 +33,7 @@ export function watchGestures(target: GestureTarget, signal: AbortSignal): void 
 
 class ChartGestures {
   private drag: (ChartPoint & { id: number; moved: boolean }) | null = null;
-  /** The item that has the keyboard focus. */
+  /** The item with keyboard focus. */
   private focused: number | null = null;
 
   constructor(private readonly target: GestureTarget) {}
@@ -92,11 +92,11 @@ class ChartGestures {
   press(event: KeyboardEvent): void {
     if (!this.act(event)) return;
     event.preventDefault();
-    // Otherwise, a notebook would take letters and Enter as its own commands.
+    // Otherwise, a notebook would treat letters and Enter as its own commands.
     event.stopPropagation();
   }
 
-  /** Do what a key stands for; return whether the chart uses this key now. */
+  /** Perform a key's action. Return whether the chart uses this key in its current state. */
   private act(event: KeyboardEvent): boolean {
     const { target, focused } = this;
     const { drawing, selection } = target;
@@ -117,7 +117,7 @@ class ChartGestures {
     return next !== null;
   }
 
-  /** Stop the drag, or else remove the focus. */
+  /** Cancel the drag; without a drag, remove the focus. */
   private escape(): boolean {
     if (this.drag !== null) {
       this.cancel();
@@ -125,7 +125,7 @@ class ChartGestures {
     }
     if (this.focused === null) return false;
     this.focus(null);
-    // With a selection, the dashboard handles this key: it clears the selection.
+    // If something is selected, the dashboard handles this key by clearing the selection.
     return Object.values(this.target.selection).every((chosen) => chosen === null);
   }
 
@@ -135,9 +135,9 @@ class ChartGestures {
   }
 }
 
-// Change the selected keys on a click; null selects everything.
+// Change the selected keys on a click; null means that everything is selected.
 
-/** Add the keys if any of them is missing; otherwise remove them. */
+/** Add the keys if any is missing; otherwise remove them. */
 export function toggleKeys<K>(selected: readonly K[] | null, keys: readonly K[]): K[] | null {
   const selectedSet = new Set(selected ?? []);
   const all = keys.every((key) => selectedSet.has(key));

@@ -46,13 +46,13 @@ export function heatmapFrame(
 }
 
 interface HeatmapCells {
-  /** Start of each bin, then the end of the last bin. */
+  /** Start of each bin, followed by the end of the last bin. */
   edges: readonly number[];
-  /** For each cell, row by row: the covered share of its time. */
+  /** For each cell, the share of its time that is covered. Row-major. */
   share: Float64Array;
-  /** For each row, the sum of its values, in ns. */
+  /** Sum of each row's values, in ns. */
   total: number[];
-  /** For each bin, the mean share of all ranks. */
+  /** Mean share of all ranks in each bin. */
   mean: number[];
 }
 
@@ -60,7 +60,7 @@ interface HeatmapContent extends HeatmapCells {
   title: string;
   subtitle: string;
   finding: string;
-  /** For each row, the ranks that it shows. */
+  /** The ranks that each row shows. */
   ranks: readonly (readonly number[])[];
   names: string[];
   start: number;
@@ -135,13 +135,13 @@ function totalsFrame(
       label: fillDeviceWord(label, device),
       about: note,
       cell_ns: (edges[bins]! - edges[0]!) / bins,
-      // The legend of the timeline, too, divides by the summed spans of all ranks.
+      // The timeline's legend also divides by the summed spans of all ranks.
       spans_ns: sum((attrs.span_ns ?? []) as number[]),
     },
   };
 }
 
-/** Return the tooltip of a cell, with the range of the shares of its ranks if it has several. */
+/** Return a cell's tooltip, with the range of shares if the cell combines several ranks. */
 function cellTooltip(
   definition: Definition,
   scope: EvaluationScope,
@@ -157,7 +157,7 @@ function cellTooltip(
   return { heading, lines: [...lines, range, ...foldedLines(scope, HEATMAP.fold!, row)] };
 }
 
-/** The cells of all ranks, with one row per rank. `value` has the times of the cells in ns. */
+/** The cells of all ranks, with one row per rank. `value` holds the time of each cell in ns. */
 type RankCells = HeatmapCells & { ranks: readonly number[]; value: Float64Array };
 
 /** Return the cells of a frame; null if it has no ranks or no time. */
@@ -165,7 +165,7 @@ function readCells({ columns, attrs }: PanelFrame): RankCells | null {
   const ranks = [...new Set((columns.rank ?? []) as readonly number[])];
   const value = new Float64Array((columns.value_ns ?? []) as readonly number[]);
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames from the Python analysis have one row per cell, with the edges of the cell.
+  // Frames from the Python analysis have one row per cell, with the cell's start and end.
   const { start_ns: starts, end_ns: ends } = columns;
   const start = Number(starts === undefined ? attrs.start : starts[0]);
   const end = Number(ends === undefined ? attrs.end : ends[bins - 1]);
@@ -333,7 +333,7 @@ export class HeatmapDrawing implements Drawing {
     const { plan } = this;
     const row = this.rowAt(y);
     if (row === null) return this.emptyBrush();
-    // A click on the name or total of a row selects its ranks, without a window.
+    // A click on a row's name or total selects the row's ranks and no window.
     if (x < plan.left || x > plan.left + plan.plotWidth) {
       const ranks = [...this.content.ranks[row]!];
       if (additive) return { ranks: toggleKeys(selection.ranks, ranks) };
@@ -404,7 +404,7 @@ export class HeatmapDrawing implements Drawing {
     return row * this.content.bins + Math.floor(((x - left) / plotWidth) * this.content.bins);
   }
 
-  /** Return the rows and bins that a drag covers; null if it lies outside the cells. */
+  /** Return the rows and bins that a drag covers; null if the drag is outside the cells. */
   private cellRange([from, to]: DragSpan) {
     const { plan } = this;
     const { bins, ranks } = this.content;
@@ -423,7 +423,7 @@ export class HeatmapDrawing implements Drawing {
   }
 }
 
-/** Return the ranges of consecutive rows whose flag is set; ends are exclusive. */
+/** Return the ranges of consecutive rows whose flag is set. The ends are exclusive. */
 function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
   flags.forEach((flag, row) => {
@@ -435,20 +435,20 @@ function runsOfTrue(flags: readonly boolean[]): [number, number][] {
   return runs;
 }
 
-// Layout of the heatmap, aligned with the scale of the timeline above it. CSS px.
+// Layout of the heatmap, aligned with the scale of the timeline above it. In CSS px.
 
 const ROW_PITCH_PX = 16;
-/** Height of the bars of the mean share. */
+/** Height of the bars that show the mean share. */
 const STRIP_HEIGHT_PX = 22;
-/** Height of the ticks and times below the cells. */
+/** Height of the ticks and time labels below the cells. */
 const TIME_AXIS_PX = 22;
 /** Minimum width of distinguishable cells, in px. */
 const MIN_CELL_PX = 5;
-/** Width of the color key and of each of its colors, in px. */
+/** Widths of the color key and of each of its colors, in px. */
 const COLOR_KEY_PX = 148;
 const SWATCH_PX = 12;
 const INSET_PX = 12;
-/** Space to the right of the color key, for the buttons of the panel. */
+/** Space to the right of the color key, for the panel's buttons. */
 const MENU_PX = 36;
 
 /** Return the number of bins to request for a chart of this width. */
@@ -457,7 +457,7 @@ export function heatmapBins(width: number): number {
   return Math.max(8, Math.floor((width - left - right) / MIN_CELL_PX));
 }
 
-/** The same widths as the timeline's gutter and margin, so that both have the same x axis. */
+/** The widths of the timeline's gutter and margin, so that the x axes are aligned. */
 function sideWidths(width: number): { left: number; right: number } {
   return {
     left: width < SIZE.gutterFrom ? SIZE.gutterNarrow : SIZE.gutter,
@@ -497,7 +497,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   return plan;
 }
 
-/** Add the title, the subtitle and, if there is room, the color key. Return the position below. */
+/** Add the title, the subtitle and, if it fits, the color key. Return the position below them. */
 function addHead(
   textLayer: TextLayer,
   { title, subtitle, ramp }: HeatmapContent,
@@ -521,7 +521,7 @@ function addHead(
 const rowMiddle = ({ top, rowPitch }: HeatmapPlan, row: number): number =>
   top + (row + 0.5) * rowPitch;
 
-/** Add the names of the rows, and lines between rows that are high enough. */
+/** Add the row names, and lines between rows that are tall enough. */
 function addRowNames(
   plan: HeatmapPlan,
   content: HeatmapContent,
@@ -557,7 +557,7 @@ function addRowTotals(
   const maxTotal = Math.max(...content.total);
   const barPx = content.total.map((total) => (maxTotal > 0 ? (total / maxTotal) * maxBarPx : 0));
   const halfHeight = Math.max(0.5, rowPitch * 0.34);
-  // If rows are thin, a text also overlaps the bars of the rows next to it.
+  // If rows are thin, a text also overlaps the bars of adjacent rows.
   const overlappedRows = Math.max(0, Math.ceil((LINE_HEIGHT_PX - rowPitch) / 2 / rowPitch));
   barPx.forEach((px, row) => {
     const middle = rowMiddle(plan, row);
@@ -569,7 +569,7 @@ function addRowTotals(
   });
 }
 
-/** Return a bar for the mean share in each bin. The bars stand on `bottom`. */
+/** Return a bar for the mean share in each bin, with its lower edge at `bottom`. */
 function meanBars(
   { mean, bins }: HeatmapContent,
   left: number,
@@ -584,7 +584,7 @@ function meanBars(
   });
 }
 
-/** Draw ticks below the cells, with their times where the texts do not overlap. */
+/** Draw ticks below the cells, with time labels where they do not overlap. */
 function drawTimeAxis(
   textLayer: TextLayer,
   content: HeatmapContent,
@@ -607,7 +607,7 @@ function drawTimeAxis(
   }
 }
 
-/** Draw the color key from 0 to 100 % in the first line; its right end is at `right`. */
+/** Draw the color key from 0 to 100 % in the first line, with its right end at `right`. */
 function drawColorKey(
   textLayer: TextLayer,
   right: number,

@@ -31,7 +31,7 @@ import { extremesText, disambiguate, kindName } from "../ui/text";
 
 export type ScalarValue = number | string | boolean | readonly (number | string)[];
 /**
- * One element per item of the frame or row of the chart. Numbers and flags are typed arrays,
+ * A column with one element per frame item or chart row. Numbers and flags are typed arrays,
  * because charts have up to about 10 000 items. Strings and lists are plain arrays.
  */
 export type ColumnData = Float64Array | ScalarValue[];
@@ -39,7 +39,7 @@ export type ColumnData = Float64Array | ScalarValue[];
 export type ScopeValue = ScalarValue | ColumnData | ReadonlySet<ScalarValue>;
 export type EvaluationScope = Map<string, ScopeValue>;
 
-/** A list that is not a column occurs only in the cells of a column. */
+/** Test for a column. Other lists occur only in the cells of a column. */
 export const isColumn = (value: ScopeValue): value is ColumnData =>
   value instanceof Float64Array || Array.isArray(value);
 
@@ -86,7 +86,7 @@ export function takeRows(values: ColumnData, indices: Int32Array): ColumnData {
   return result;
 }
 
-/** Format a mean queue length with two digits, which are enough to compare short queues. */
+/** Format a mean queue length with two digits, enough to compare short queues. */
 function queueLength(mean: number): string {
   if (!Number.isFinite(mean)) return formatValue(NaN);
   if (mean > 0 && mean < 0.01) return "<0.01";
@@ -156,7 +156,7 @@ const NUMBER_FUNCTIONS: Readonly<Record<string, NumberFunction>> = {
   min: (a, b) => Math.min(a, b),
 };
 
-/** Functions that are applied to each cell. */
+/** Functions applied to each cell. */
 const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
   known: (cell) => (typeof cell === "string" ? cell !== "" : Number.isFinite(toNumber(cell))),
   part: (text, separator, place) => String(text).split(String(separator))[toNumber(place)] ?? "",
@@ -171,7 +171,7 @@ const CELL_FUNCTIONS: Readonly<Record<string, CellFunction>> = {
   size_range: (low, high) => formatSizeRange(toNumber(low), toNumber(high)),
 };
 
-/** Functions of whole columns; they return a column or a single value. */
+/** Functions that take whole columns and return a column or a single value. */
 const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => ScopeValue>> = {
   codes: (...columns) => combineCodes(columns as ColumnData[]),
   once: (keys) => {
@@ -190,7 +190,7 @@ const COLUMN_FUNCTIONS: Readonly<Record<string, (...values: ScopeValue[]) => Sco
     (texts as string[]).filter((text) => text !== "").join(between as string),
 };
 
-/** Return the value that marks unknown cells of a column. */
+/** Return the value that marks a column's unknown cells. */
 export const unknownValue = (column: ColumnData): number | string =>
   column instanceof Float64Array ? NaN : "";
 
@@ -253,7 +253,7 @@ export function combineCodes(columns: readonly ColumnData[]): Float64Array {
   return keys;
 }
 
-/** Return each value's position among the sorted distinct values. Unknown values come last. */
+/** Return each value's index among the sorted distinct values. Unknown values come last. */
 function rankValues(column: ColumnData): Float64Array {
   const { codes, distinct } = encodeDistinct(column);
   const sorted = compactColumn([...distinct]).sort();
@@ -263,7 +263,7 @@ function rankValues(column: ColumnData): Float64Array {
   return codes.map((code) => places[code]!);
 }
 
-/** Return the order of rows sorted by several columns, the first column first. */
+/** Return the row order, sorted by several columns, the first column first. */
 export function sortedOrder(columns: readonly ColumnData[]): Int32Array {
   let rows = allIndices(columns[0]!.length);
   for (const column of [...columns].reverse()) rows = groupRows(rankValues(column), rows).order;
@@ -281,14 +281,14 @@ function groupRows(keys: Float64Array, rows: Int32Array): RowGroups {
 
 const groupCache = new WeakMap<Float64Array, RowGroups>();
 
-/** Group the rows that satisfy a condition by key. Groups of all rows are cached for reuse. */
+/** Group the rows that satisfy a condition by key. Groups of all rows are cached. */
 function groupRowsWhere(keys: Float64Array, where: ScopeValue): RowGroups {
   if (where === true)
     return getOrMake(groupCache, keys, () => groupRows(keys, allIndices(keys.length)));
   return groupRows(keys, indicesOfTrue(toColumn(where, keys.length)));
 }
 
-/** Return the row with the highest score of each group; -1 if the group has no known score. */
+/** Return each group's row with the highest score; -1 if the group has no known score. */
 function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   const scores = toNumbers(values);
   return groups.map((group) => {
@@ -300,7 +300,7 @@ function bestRows(values: ScopeValue, groups: readonly GroupRows[]): number[] {
   });
 }
 
-/** Group the rows that satisfy a condition by key. Without keys there is one group, maybe empty. */
+/** Group the rows that satisfy a condition by key. Without keys, return one group. */
 function rowsByGroup(keys: Float64Array | undefined, where: ScopeValue, rows: number): GroupRows[] {
   const { order, first } = groupRowsWhere(keys ?? new Float64Array(rows), where);
   const groupCount = Math.max(first.length - 1, keys === undefined ? 1 : 0);
@@ -431,7 +431,7 @@ function evaluateNode(node: Expression, scope: EvaluationScope): ScopeValue {
   }
 }
 
-/** Return the element at an index, or a column of the elements at a column of indices. */
+/** Return the element at an index, or a column of elements for a column of indices. */
 function elementsAt(column: ColumnData, index: ScopeValue): ScopeValue {
   if (isColumn(index)) return takeRows(column, Int32Array.from(toNumbers(index)));
   return column[toNumber(index)]!;
@@ -449,7 +449,7 @@ function evaluateCall(
   const columnFunction = COLUMN_FUNCTIONS[name];
   if (columnFunction !== undefined) return columnFunction(...args);
   const isAggregate = name in AGGREGATES || name === "pick" || name === "is_most";
-  // With several arguments, `max` and `min` compare the values of a row.
+  // Given several arguments, `max` and `min` compare the values within each row.
   if (isAggregate && !(args.length > 1 && name in NUMBER_FUNCTIONS)) {
     const named: Record<string, ScopeValue> = {};
     for (const [key, value] of Object.entries(node.kwargs)) named[key] = evaluateNode(value, scope);
@@ -467,7 +467,7 @@ function evaluateCall(
   return mapCells(cellFunction, args);
 }
 
-/** Format a value. An unknown value gives "" if the placeholder has no format. */
+/** Format a value. An unknown value becomes "" if the placeholder has no format. */
 function formatPlaceholder(value: ScalarValue, format: string): string {
   if (format in FORMATS) return FORMATS[format]!(toNumber(value));
   if (typeof value === "number" && !Number.isFinite(value)) return "";
@@ -500,11 +500,11 @@ function parseTemplate(text: string): Template {
 interface FilledText {
   /** Number of rows; undefined if every placeholder is a single value. */
   rows: number | undefined;
-  /** Return the text of a row; "" if one of its placeholders is empty. */
+  /** Return a row's text; "" if one of its placeholders is empty. */
   at(row: number): string;
 }
 
-/** Return a function that fills in the placeholders of a text for a given row. */
+/** Return a function that fills in a text's placeholders for a given row. */
 export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   const { pieces, placeholders } = getOrMake(templates, text, () => parseTemplate(text));
   const values = placeholders.map(({ code }) => evaluate(code, scope));
@@ -525,7 +525,7 @@ export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   };
 }
 
-/** Fill in the placeholders of a text: per row if any placeholder is a column, otherwise once. */
+/** Fill in a text's placeholders, for each row if any placeholder is a column, otherwise once. */
 export function fillTemplate(text: string, scope: EvaluationScope): string | string[] {
   const { rows, at } = makeFiller(text, scope);
   return rows === undefined ? at(0) : Array.from({ length: rows }, (_, row) => at(row));

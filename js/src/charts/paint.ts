@@ -1,4 +1,4 @@
-/** Paint the bars, lines, dots and texts of a chart on a canvas or for SVG. Units are CSS px. */
+/** Paint a chart's bars, lines, dots and texts on a canvas or as SVG. Units are CSS px. */
 
 import { textWidth, wrapText } from "../ui/text";
 import { FONT_FAMILY, type Theme } from "../ui/theme";
@@ -12,7 +12,7 @@ export interface MarkStyle {
   outline?: string | undefined;
   hatch?: string | undefined;
   hatchColor?: string | undefined;
-  /** Width of the hatch lines and the distance between them. */
+  /** Width of the hatch lines, and the distance between them. */
   lineWidth?: number;
   scale?: number;
 }
@@ -110,7 +110,7 @@ export function paintDot(
   pen.stroke();
 }
 
-/** Draw a line with a halo, which keeps it visible on bars of similar brightness. */
+/** Draw a line with a halo that keeps it visible on bars of similar brightness. */
 export function paintWhisker(
   pen: DrawContext,
   [left, y, right]: BoxEdges,
@@ -137,7 +137,7 @@ const SWATCH_PX = 10;
 
 type LabelAlign = "left" | "center" | "right";
 
-/** The texts of a chart, with the lines below and the plates behind them. */
+/** A chart's texts, with the lines below them and the plates behind them. */
 export class TextLayer {
   readonly texts: {
     x: number;
@@ -201,7 +201,7 @@ export class TextLayer {
     this.lines.push([x0, y0, x1, y1, color]);
   }
 
-  /** Add a background for a text that would otherwise be hard to read. */
+  /** Add a background behind a text that would otherwise be hard to read. */
   plate(box: BoxEdges, color: string): void {
     this.plates.push([box, color]);
   }

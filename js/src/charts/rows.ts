@@ -91,7 +91,7 @@ export class RowsDrawing implements Drawing {
         ...(isTriangle ? { angle: value(mark.angle!) } : {}),
       });
     } else if (right > left) {
-      // If there is no space between rows, the outlines would cover the bars.
+      // Without space between rows, the outlines would cover the bars.
       const markStyle = plan.fillShare === 1 ? { ...style, outline: undefined } : style;
       paintBox(pen, [left, middle - half, right, middle + half], markStyle);
     }
@@ -197,7 +197,7 @@ export class RowsDrawing implements Drawing {
     return Array.from(row.keys()).filter((item) => rows[Math.round(row[item]!)]);
   }
 
-  /** Convert a position in px to a value of the scale and a row; 0 is the middle of the first row. */
+  /** Convert a position in px to a scale value and a row. 0 is the middle of the first row. */
   private scalePoint(px: number, py: number): ChartPoint {
     const { xStart, xEnd } = this.content;
     const { namesWidth, plotWidth, top, rowPitch } = this.plan;
@@ -228,18 +228,18 @@ export class RowsDrawing implements Drawing {
   }
 }
 
-// Layout and texts of a chart with rows. CSS px, relative to the chart.
+// Layout and texts of a chart with rows. In CSS px, relative to the chart.
 
-/** Up to this many rows have their full height. More rows are lower, so that all are visible. */
+/** Maximum number of rows at full height. More rows are made lower so that all are visible. */
 const ROOMY_ROWS = 24;
 const MAX_HEIGHT_PX = 512;
 const ROW_PITCH_PX = 20;
-/** Narrower bars have no number in them. */
+/** Minimum width of a bar that contains a number. */
 const MIN_BAR_TEXT_PX = 34;
-/** Texts closer than this overlap. */
+/** Texts closer together than this overlap. */
 export const LINE_HEIGHT_PX = 14;
 
-/** The title, subtitle and legend. They are laid out first. */
+/** The title, subtitle and legend, which are laid out first. */
 interface ChartHead {
   content: RowsContent;
   theme: Theme;
@@ -257,7 +257,7 @@ interface RowsPlan extends ChartHead {
   plotWidth: number;
   top: number;
   rowPitch: number;
-  /** Share of the row height that a bar takes. */
+  /** A bar's share of the row height. */
   fillShare: number;
   labeledRows: ReadonlySet<number>;
   x(value: number): number;
@@ -330,14 +330,14 @@ function gutterWidth(content: RowsContent, width: number): number {
   return Math.ceil(Math.min(maxWidth + 10, Math.max(72, width * 0.46)));
 }
 
-/** Return the width of a column and of the gap to its left. */
+/** Return the width of a column, including the gap to its left. */
 function columnWidth(column: SideColumn): number {
   const weight = (column.lateRows ?? column.boldRows) ? "bold" : "normal";
   const widths = column.texts.map((text) => textWidth(text, weight));
   return widths.reduce((max, width) => Math.max(max, width), textWidth(column.head)) + 14;
 }
 
-/** Return n if only every n-th row has room for a label. */
+/** Return n if only every nth row has room for a label. */
 export function computeLabelInterval(pitch: number): number {
   return [1, 2, 4, 8, 16, 32, 64].find((interval) => interval * pitch >= LINE_HEIGHT_PX) ?? 128;
 }
@@ -381,11 +381,11 @@ function addScale(plan: RowsPlan, headY: number, right: number): void {
     textLayer.text(left, headY, text, theme.ink3);
 }
 
-/** Return the tick labels that are close to their tick and beside the head of the names. */
+/** Return the tick labels that are close to their tick and do not overlap the names' header. */
 function tickTexts({ content, namesWidth, x }: RowsPlan, maxRight: number): TickText[] {
   const { head, ticks, xStart } = content;
   const headLeft = namesWidth - 8 - textWidth(head);
-  // Zero comes first: its label must stay on scales with both signs.
+  // Zero comes first, because its label must stay on scales with both signs.
   const order = [...ticks].sort(([a], [b]) => Math.abs(a) - Math.abs(b));
   return order.flatMap(([value, text]) => {
     const tickX = Math.round(x(value));
@@ -406,7 +406,7 @@ interface TickText {
   right: number;
 }
 
-/** Return the tick labels that fit. Of round values, all or every 2nd, 5th or 10th are labeled. */
+/** Return the tick labels that fit: of round values, all or every 2nd, 5th or 10th. */
 function fittingTexts(texts: readonly TickText[], { ticks, hasRoundTicks }: RowsContent) {
   const [first, second] = ticks;
   if (hasRoundTicks === true && second !== undefined) {
@@ -449,7 +449,7 @@ function addSideColumns(
   }
 }
 
-/** Draw the texts in and beside bars. On faint bars they have the normal text color. */
+/** Draw the texts in and beside bars. On faint bars, they have the normal text color. */
 function addBarTexts(
   plan: RowsPlan,
   textLayer: TextLayer,
@@ -460,7 +460,7 @@ function addBarTexts(
   for (const barText of content.barTexts?.() ?? []) {
     const { row, left, right, color, plate, isAtEnd, isTruncatable } = barText;
     const size = x(right) - x(left);
-    // Names may be truncated. Shares may not: `4.…` would read as another number.
+    // Names may be truncated. Shares may not, because `4.…` could be read as another number.
     const canCut = isTruncatable === true && !barText.text.endsWith("%");
     const text = canCut ? shortenMiddle(barText.text, size - 8) : barText.text;
     const labelWidth = textWidth(text);
@@ -480,7 +480,7 @@ function addBarTexts(
   }
 }
 
-// A chart whose cells are time ranges; a click or drag selects a window.
+// A chart whose cells are time ranges, where a click or drag selects a window.
 
 export class WindowDrawing extends RowsDrawing {
   constructor(content: RowsContent, theme: Theme) {

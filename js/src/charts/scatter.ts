@@ -1,7 +1,7 @@
 /**
  * The roofline chart: operators by FLOPs per byte and TFLOP/s, on logarithmic axes, below the
- * limits set by memory bandwidth and by the peak of each precision. Texts, keys and tooltips come
- * from the panel's definition. A rectangle selects the operators in it.
+ * limits set by memory bandwidth and by each precision's peak. Texts, keys and tooltips come from
+ * the panel's definition. A rectangle selects the operators inside it.
  */
 
 import type { Brush, ChartSelection, PanelFrame } from "../protocol/source";
@@ -23,16 +23,16 @@ const PLOT_HEIGHT_PX = 260;
 /** Space for the labels of the vertical axis. */
 const GUTTER_PX = 48;
 const [MIN_DIAMETER_PX, MAX_DIAMETER_PX] = [5, 34];
-/** Distance between the labels of limits, in px. */
+/** Distance between labels of limits, in px. */
 const LABEL_PITCH_PX = 13;
-/** A pointer this close to a mark hits it. */
+/** The pointer hits a mark within this distance, in px. */
 const HIT_MARGIN_PX = 3;
 
-/** Limits of the device: precision, peak TFLOP/s and memory bandwidth in GB/s. */
+/** A device limit: precision, peak TFLOP/s and memory bandwidth in GB/s. */
 type Roof = readonly [precision: string, peakTflops: number, memoryGbPerS: number];
 
 interface Scale {
-  /** Exponents of the powers of ten at both ends. */
+  /** Exponents of the powers of ten at the ends of the scale. */
   first: number;
   last: number;
   start: number;
@@ -54,7 +54,7 @@ export class RooflineDrawing implements Drawing {
   private readonly times: readonly number[];
   private readonly bounds: readonly string[];
   private readonly roofs: readonly Roof[];
-  /** Rows with FLOPs by decreasing time; the small marks come last and stay visible. */
+  /** Rows with FLOPs, by decreasing time. Small marks are drawn last so that they stay visible. */
   private readonly rows: readonly number[];
   private width = 0;
   private height = 0;

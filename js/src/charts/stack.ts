@@ -1,4 +1,4 @@
-/** Stacked bars of chart definitions: shares, times, or one part per item. */
+/** Stacked bars of chart definitions, which show shares, times, or one part per item. */
 
 import causes from "../../../hta_widgets/facts/causes.json";
 import { allIndices, indicesWhere, sum } from "../expressions/numbers";
@@ -60,7 +60,7 @@ export function buildStack(
   return content;
 }
 
-/** Return 0 for unknown times and for rounding errors: differences of means are not exactly 0. */
+/** Return 0 for unknown times and rounding errors, as differences of means are not exactly 0. */
 function withoutRoundingError(timeNs: number): number {
   return Math.abs(timeNs) >= 1e-3 ? timeNs : 0;
 }
@@ -70,7 +70,7 @@ function sharesText(parts: readonly [name: string, time: number][], total: numbe
   return parts.map(([name, time]) => `${name} ${formatShare(time / total)}`).join(", ");
 }
 
-/** Return the texts in the bars of a part, whose sizes are shares of the total of their row. */
+/** Return the texts in a part's bars. The bars' sizes are shares of their row's total. */
 function shareTexts(
   { color: styleName, align_end }: PartStackDefinition["parts"][number],
   { left, right, size }: Record<"left" | "right" | "size", Float64Array>,
@@ -87,7 +87,7 @@ function shareTexts(
   });
 }
 
-/** Add the columns of bars whose parts are the same in each row. */
+/** Add the columns of bars whose parts are the same in every row. */
 function buildPartStack(
   stack: PartStackDefinition,
   scope: EvaluationScope,
@@ -105,7 +105,7 @@ function buildPartStack(
     const left = endTimes;
     const right = left.map((edge, row) => edge + size[row]!);
     endTimes = right;
-    // The outline of a bar without width would still be visible.
+    // A bar of zero width would still have a visible outline.
     const visibleEdges = (edges: Float64Array): Float64Array =>
       BAR_STYLES[part.color]!.line === undefined
         ? edges
@@ -149,7 +149,7 @@ function buildItemStack(
   const times = toNumbers(evaluate(stack.value, scope)).map((time) => Math.max(time, 0) || 0);
   const share = scope.get(stack.share) as Float64Array;
   const endTimes = new Float64Array((scope.get("names") as string[]).length);
-  // The outline of a bar without width would still be visible.
+  // A bar of zero width would still have a visible outline.
   const [left, right] = [times.map(() => NaN), times.map(() => NaN)];
   const sums = new Map<string, number>();
   for (const item of indicesOfTrue(times)) {

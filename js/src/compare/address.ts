@@ -1,5 +1,5 @@
 /**
- * The address of a comparison holds the state of its two timelines and its own settings.
+ * The address of a comparison holds the state of both timelines and the comparison's settings.
  *
  *     diff.html#?before=view%3D0_900&after=view%3D0_950&pair=3&align=absolute
  */
@@ -18,7 +18,7 @@ import type { DiffOptions } from "./context";
 import { type BySide, type DiffFacts, type Side, SIDES } from "./frames";
 
 const NAMES = ["before", "after"] as const;
-/** The settings in an address with their values. The first value, the default, is not written. */
+/** The settings in an address and their values. The first value, the default, is omitted. */
 const SETTINGS = {
   align: ["steps", "first_step", "collectives", "absolute", "scaled"],
   color: ["change", "kind", "name"],
@@ -30,7 +30,7 @@ const SETTING_NAMES = Object.keys(SETTINGS) as (keyof typeof SETTINGS)[];
 type ComparisonParts = Pick<DiffOptions, "model" | "states" | "scenes">;
 interface ComparisonView {
   options: ComparisonParts;
-  /** For each run, the window that shows all of it. */
+  /** The window that shows all of a run, for each run. */
   wholes: BySide<Span>;
 }
 
@@ -52,12 +52,12 @@ function comparisonText({ options, wholes }: ComparisonView): string | null {
   return parts.toString();
 }
 
-/** Return the link to the current state; null if there is no address or the state is too long. */
+/** Return a link to the current state; null if the page has no address or the state is too long. */
 export function comparisonLink(view: ComparisonView): string | null {
   return linkTo(view.options.model, comparisonText(view));
 }
 
-/** Apply the state in the model's address. Parts that do not exist in these runs are left out. */
+/** Apply the state in the model's address. Parts that do not exist in these runs are ignored. */
 export function applyComparisonAddress({ model, states, scenes }: ComparisonParts): void {
   const address = addressTrait(model);
   if (address === null || address.state === "") return;
@@ -85,7 +85,7 @@ function alignedReach(scenes: BySide<Scene>, side: Side): [number, number] {
   return [start - slack, end + slack];
 }
 
-/** Update the address of the page whenever the state of the comparison changes. */
+/** Update the page's address whenever the state of the comparison changes. */
 export function followComparisonAddress(
   view: ComparisonView,
   signal: AbortSignal,

@@ -22,7 +22,7 @@ export function alignedSegments(frame: PanelFrame): [AlignedSegment[], AlignedSe
   return segmentsBySide;
 }
 
-/** Return the last segment that starts at or before a time, or the first if none does. */
+/** Return the last segment that starts at or before a time; the first if there is none. */
 function segmentAt(
   segments: readonly AlignedSegment[],
   time: number,
@@ -32,7 +32,7 @@ function segmentAt(
   return segments.at(next < 0 ? -1 : Math.max(next - 1, 0)) ?? null;
 }
 
-/** Map a time from one span to another. Times outside keep their distance to the nearer end. */
+/** Map a time from one span to another. Times outside keep their distance from the nearer end. */
 function stretchTime(time: number, from: Span, to: Span): number {
   const length = from[1] - from[0];
   const targetLength = to[1] - to[0];
@@ -46,7 +46,7 @@ export function toCommon(segments: readonly AlignedSegment[], time: number): num
   return segment === null ? time : stretchTime(time, segment.own, segment.common);
 }
 
-/** Return the time on the run's own axis. A time in a gap maps to the end of the segment before. */
+/** Return the time on the run's own axis. Times in a gap map to the end before it. */
 export function toOwnTime(segments: readonly AlignedSegment[], time: number): number {
   const segment = segmentAt(segments, time, "common");
   if (segment === null) return time;
@@ -58,11 +58,11 @@ export function toOwnTime(segments: readonly AlignedSegment[], time: number): nu
 export interface Alignment {
   base: AlignmentBase;
   segments: [AlignedSegment[], AlignedSegment[]];
-  /** For the runs before and after: the window that shows all of it. */
+  /** The windows that show all of the run before and all of the run after. */
   wholes: [Span, Span];
 }
 
-/** Return the shift that aligns the starts of two segments, from times before to times after. */
+/** Return the shift from times before to times after that aligns the starts of two segments. */
 function shiftBetween(before?: AlignedSegment, after?: AlignedSegment): number {
   if (before === undefined || after === undefined) return 0;
   return after.own[0] - after.common[0] - (before.own[0] - before.common[0]);
@@ -83,10 +83,10 @@ export function makeAlignment(
 }
 
 /**
- * Return the window of the other run. Both windows have the same length, unless the runs are
- * scaled, so that a millisecond is equally wide on both sides. The window is shifted like the slot
- * at its middle; a window of nearly the whole run is shifted like the first slot. If `anchor` is
- * set, its two times (before and after) are aligned instead of the slots.
+ * Return the window of the other run. The windows have the same length unless the runs are scaled,
+ * so that a millisecond is equally wide on both sides. The window is shifted like the slot at its
+ * middle; a window of nearly the whole run is shifted like the first slot. If `anchor` is set, its
+ * two times (before and after) are aligned instead of the slots.
  */
 export function partnerView(
   { base, segments, wholes }: Alignment,
@@ -105,7 +105,7 @@ export function partnerView(
   const slotShift =
     anchor === null ? shiftBetween(segment ?? undefined, partner) : anchor[to] - anchor[from];
   const wholeShift = wholes[to][0] - wholes[from][0];
-  // From one slot to nearly the whole run, the shift changes gradually as the view grows.
+  // As the view grows from one slot to nearly the whole run, the shift changes gradually.
   const viewShare = (view[1] - view[0]) / Math.max(wholes[0][1] - wholes[0][0], 1);
   const slotShare = Math.min(0.5, 1 / Math.max(segments[from].length - 1, 1));
   const wholeWeight = (viewShare - slotShare) / Math.max(0.98 - slotShare, 0.1);

@@ -15,7 +15,7 @@ import { lengthsOf, stepLabel, Strip, type StripData, withLengths } from "./step
 import { ChangesTable, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
 
-/** A table with selectable rows. Shows as many rows as fit, and more on request. */
+/** A table with selectable rows. Shows as many rows as fit; a button shows more. */
 class TablePanel<Shown> extends DiffPanel<Shown> {
   readonly maxRows;
 
@@ -107,7 +107,7 @@ export class DiffCharts {
     [names.maxRows.value, changes.maxRows.value] = [rows.names, rows.changes];
   }
 
-  /** Load the frames of steps, totals and names first, then changes, findings and the tree. */
+  /** Load the frames of steps, totals and names, then changes, findings and the tree. */
   async load(): Promise<void> {
     const { ctx } = this;
     const { about, frames, findings } = ctx;
@@ -115,7 +115,7 @@ export class DiffCharts {
     const lanes = about.has_device ? ["lanes"] : [];
     const first = ["waterfall:kind", "steps", "slots:steps", ...lanes].map(ofPair);
     const second = [this.chosenFrameName("names"), ...["changes", findings, "icicle"].map(ofPair)];
-    // Small runs: one reply, drawn at once. Large runs: each frame is drawn when it arrives.
+    // Small runs request one reply and draw it at once; large runs draw each frame on arrival.
     if (about.is_small) frames.fetchFrames([...first, ...second]);
     else frames.prefetch(first);
     if (!(await this.strip.load(() => this.loadStripData()))) return;
@@ -134,7 +134,7 @@ export class DiffCharts {
     ]);
   }
 
-  /** Keep only the selected name: numbers of steps, rows and nodes differ between ranks. */
+  /** Keep only the selected name, because step, row and node numbers differ between ranks. */
   clearChoice(): void {
     this.ctx.choice.value = { ...NO_CHOICE, name: this.ctx.choice.value.name };
   }
@@ -152,7 +152,7 @@ export class DiffCharts {
     return { labels, slots, lanes, totals, isChange, ranksText: this.ranksText() };
   }
 
-  /** Return a frame for the selected rank pair, or for all ranks if a saved page has only those. */
+  /** Return a frame for the selected rank pair, or for all ranks if a saved page has no others. */
   private async framedOfPair(name: string): Promise<FrameOfRanks> {
     const { ctx } = this;
     const pair = ctx.pair.value;
@@ -165,7 +165,7 @@ export class DiffCharts {
       }
     }
     const frame = await ctx.loadFrame(name);
-    // Calls of ranks without a partner are not matched, so these frames cover pairs only.
+    // Calls of unpaired ranks are not matched, so these frames cover only pairs.
     const isOfPairs = ctx.about.by_rank_means && ["changes", "icicle"].includes(name);
     if (isOfPairs) return { frame, pair: null, ranksText: this.ranksText(null) };
     return { frame, pair: null, ranksText: pair === null ? "" : "of all ranks" };
@@ -189,7 +189,7 @@ export class DiffCharts {
     return before === after ? `rank ${before}` : `rank ${before} → ${after}`;
   }
 
-  /** Mark the events of a change on both timelines; null: mark nothing. */
+  /** Mark a change's events on both timelines; null marks nothing. */
   private chooseChange(row: number | null, name: string, pair: number | null): void {
     const swapChoice = this.mark({ change: row });
     if (row === null) {
@@ -213,7 +213,7 @@ export class DiffCharts {
     Promise.all([this.loadChosen(), showStep()]).catch((error: unknown) => ctx.fail(error));
   }
 
-  /** Set what the timelines mark, which is one thing at a time. Return a function that swaps it. */
+  /** Set the single thing that the timelines mark. Return a function that swaps the choice. */
   private mark(marked: Partial<DiffChoice>): () => void {
     const swapChoice = this.makeChoiceSwap();
     const { choice } = this.ctx;
@@ -242,7 +242,7 @@ export class DiffCharts {
     return withLengths(slots, await this.ctx.loadFrame(this.ofPair("steps")));
   }
 
-  /** Load what depends on the selected step. */
+  /** Load the data that depends on the selected step. */
   private async loadChosen(): Promise<void> {
     await Promise.all([
       this.waterfall.load(() => this.loadWaterfallData()),
@@ -297,7 +297,7 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
   );
 }
 
-// Where panels are placed, and how many rows make adjacent columns equally high.
+// The placement of the panels, and the number of rows that makes adjacent columns equally high.
 
 /**
  * Arrangement of the panels. `sheet`: one column. `pair`: changes next to the steps, names next to
@@ -306,7 +306,7 @@ export function spreadText({ rows, columns, attrs }: PanelFrame): string {
 export type DiffLayout = "sheet" | "pair" | "columns";
 
 const SHEET_ROWS = { names: 10, changes: 6 };
-/** Rows of changes shown at first. There are few of them, and they take precedence over names. */
+/** Rows of changes shown at first. Changes are few, and take precedence over names. */
 const MAX_CHANGES = 10;
 const MIN_ROWS = { names: 8, changes: 6 };
 const MAX_NAMES = 60;
@@ -319,7 +319,7 @@ export function rowsForHeight(
   return row > 0 ? Math.floor((wished - (height - shown * row)) / row) : shown;
 }
 
-/** Divide the rows that fit between changes and names; changes come first. */
+/** Divide the rows that fit between changes and names. Changes take precedence. */
 export function splitRows(
   freeRows: number,
   changeCount = Infinity,

@@ -30,17 +30,17 @@ export interface DiffOptions {
   scenes: BySide<Scene>;
   states: BySide<Model>;
   source: Source;
-  /** The traits of the widget. */
+  /** The widget's traits. */
   model: Model;
-  /** Data from the kernel, which also writes files; null if there is no kernel. */
+  /** Data from the kernel, which also writes files; null without a kernel. */
   live: LiveSource | null;
   signal: AbortSignal;
 }
 
-/** The selection that the user made in the panels. */
+/** What the user selected in the panels. */
 export interface DiffChoice {
   step: number | null;
-  /** The row of changes whose events are marked. */
+  /** The row of the change whose events are marked. */
   change: number | null;
   name: string | null;
   /** The marked node of the tree (-1: none) and the topmost node shown (-1: all are shown). */
@@ -53,24 +53,24 @@ export const NO_CHOICE: DiffChoice = { step: null, change: null, name: null, nod
 export class DiffContext {
   readonly about: DiffFacts;
   readonly frames: FrameCache;
-  /** The sources of both timelines, before and after. */
+  /** The timelines' data sources, before and after. */
   readonly sources: BySide<Source>;
   readonly swapped: ReadonlySignal<boolean>;
   readonly coupled: ReadonlySignal<boolean>;
   readonly base: ReadonlySignal<AlignmentBase>;
-  /** The pair of ranks that figures and timelines show; null for all. */
+  /** The rank pair to which figures and timelines are restricted; null for all. */
   readonly pair: ReadonlySignal<number | null>;
   readonly color: ReadonlySignal<Color>;
   readonly theme = signal<ThemeName>("light");
-  /** Text of the status line; null shows the default hint. */
+  /** Text of the status line. Null shows the default hint. */
   readonly statusText = signal<string | null>(null);
   readonly choice = signal(NO_CHOICE);
-  /** The event under the pointer and the selected event, each with its partner. */
+  /** The event under the pointer and the selected event, with their partners in the other run. */
   readonly hoveredPair = signal<PairedEvents | null>(null);
   readonly selectedPair = signal<PairedEvents | null>(null);
-  /** For the runs before and after: the window that shows all of it in the current alignment. */
+  /** The windows that show all of the runs before and after in the current alignment. */
   wholes: BySide<Span>;
-  /** The pair of ranks whose operator tree is shown; null for all. */
+  /** The rank pair whose operator tree is shown; null for all. */
   treeOf: number | null = null;
   /** Emitted to repeat failed requests. */
   readonly reloadRequested = new Emitter();
@@ -104,7 +104,7 @@ export class DiffContext {
     return this.swapped.value ? [after, before] : [before, after];
   }
 
-  /** Return the name of the findings frame. Its texts follow the display order. */
+  /** Return the name of the findings frame, whose texts follow the display order. */
   get findings(): string {
     return this.swapped.value ? "findings:swapped" : "findings";
   }

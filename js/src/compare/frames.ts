@@ -11,7 +11,7 @@ export type Side = 0 | 1;
 export type BySide<T> = readonly [T, T];
 
 export interface PairedEvents {
-  /** In display order; null on the side that has no partner. */
+  /** In display order. Null on a side without a partner. */
   events: BySide<Brief | null>;
   status: string | null;
 }
@@ -27,24 +27,24 @@ export interface DiffFacts {
   labels: [string, string];
   facts: string;
   cautions: { kind: string; text: string }[];
-  /** Sentence about different hardware or rank counts; "" if there is no difference. */
+  /** Sentence about different hardware or rank counts; "" if they are the same. */
   conditions: string;
   rank_pairs: [number, number][];
   by_rank_means: boolean;
   steps: number;
   matched: string;
   all_matched: boolean;
-  /** The names of time kinds that the formats of these runs replace. */
+  /** The names of time kinds, as replaced by the runs' formats. */
   kind_words: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
-  /** Whether the kernel computes all frames so fast that one reply can hold them. */
+  /** Whether the kernel computes frames fast enough that one reply can hold them all. */
   is_small: boolean;
   tables: string[];
-  /** If a saved page lacks steps: the steps that can be selected, and a note about the others. */
+  /** If a saved page lacks steps: the steps that can be selected, and a note about the rest. */
   held_steps?: number[];
   held_words?: string;
-  /** For a page without a kernel: the pairs of ranks that can be selected. */
+  /** For a page without a kernel, the rank pairs that can be selected. */
   held_pairs?: number[];
 }
 
@@ -67,7 +67,7 @@ export function textAt(row: FrameRow, name: string): string {
 
 export const shortName = (row: FrameRow): string => textAt(row, "short") || textAt(row, "name");
 
-/** The changes that are exchanged when the sides are swapped; all others stay the same. */
+/** The changes that are exchanged when the sides are swapped. Other changes stay the same. */
 export const OPPOSITE: Readonly<Record<string, string>> = {
   added: "removed",
   removed: "added",
@@ -75,7 +75,7 @@ export const OPPOSITE: Readonly<Record<string, string>> = {
   faster: "slower",
 };
 
-/** Return the frame as if the runs were exchanged. Attributes only change their names. */
+/** Return the frame as if the runs were exchanged. Attributes keep their values and swap names. */
 export function swapSides(frame: PanelFrame): PanelFrame {
   const columns = Object.entries(frame.columns).map(([name, values]) => {
     const swapped = values.map((value) => swapValue(name, value));
@@ -90,7 +90,7 @@ function swapName(name: string): string {
   return name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
 }
 
-/** Return a value of the column `name` after the sides are swapped. */
+/** Return a value of column `name` after the sides are swapped. */
 function swapValue(name: string, value: CellValue): CellValue {
   if (swapName(name) !== name) return value;
   if (/(^|_)(diff|delta)(_|$)/.test(name)) return typeof value === "number" ? 0 - value : value;
@@ -99,10 +99,10 @@ function swapValue(name: string, value: CellValue): CellValue {
   return value;
 }
 
-/** Columns and attributes that hold sums over the compared steps. */
+/** Columns and attributes that are sums over the compared steps. */
 const SUMS = ["before_ns", "after_ns", "diff_ns", "before_count", "after_count"];
 
-/** Divide the sums of a frame (`waterfall`, `names`) by the number of steps, as findings do. */
+/** Divide a frame's sums (`waterfall`, `names`) by the number of steps, as findings do. */
 export function perStep(frame: PanelFrame): PanelFrame {
   const steps = Number(frame.attrs.steps ?? 1);
   const mean = <T>(value: T): T | number => (typeof value === "number" ? value / steps : value);
@@ -127,12 +127,12 @@ export class FrameCache {
     return this.cached.get(name) ?? this.put(name, this.fetchAlone(name));
   }
 
-  /** Send requests in advance, so that the kernel is busy while replies are drawn. */
+  /** Send requests early, so that the kernel works while replies are drawn. */
   prefetch(names: readonly string[]): void {
     for (const name of names) void this.get(name).catch(() => undefined);
   }
 
-  /** Request several frames at once. Frames that the reply lacks are requested separately. */
+  /** Request several frames at once. Frames missing from the reply are requested separately. */
   fetchFrames(names: readonly string[]): void {
     const unknown = names.filter((name) => !this.cached.has(name));
     const requested = this.source
@@ -154,15 +154,15 @@ export class FrameCache {
 
   private put(name: string, frame: Promise<PanelFrame>): Promise<PanelFrame> {
     this.cached.set(name, frame);
-    // Not kept after a failure, so that the request can be repeated.
+    // Failed frames are removed from the cache, so that the request can be repeated.
     frame.catch(() => this.cached.delete(name));
     return frame;
   }
 }
 
-/** A common end of two names is removed if it has at least this many characters. */
+/** Minimum number of characters in a common end of two names for it to be removed. */
 const MIN_CUT_END = 12;
-/** Names have at least this many characters after a common part is removed. */
+/** Minimum length of a name after a common part is removed. */
 const MIN_LABEL = 3;
 
 /** Remove the common beginning of two names, and their common end if it is long. */
@@ -180,14 +180,14 @@ export function shortLabels(labels: readonly [string, string]): [string, string]
   return [`${withoutEnd[0]!}…`, `${withoutEnd[1]!}…`];
 }
 
-/** Return the length of the whole words and separators at the beginning of both names. */
+/** Return the length of the whole words and separators with which both names begin. */
 function commonWords(first: string, second: string): number {
   let length = 0;
   while (length < first.length && first[length] === second[length]) length += 1;
   return first.slice(0, length).search(/[^-_/. ]*$/);
 }
 
-/** Return the short names to show beside "before" and "after"; "" for a name that is that word. */
+/** Return the short names to show beside "before" and "after"; "" for a name equal to that word. */
 export function namesBesideSides(labels: readonly [string, string]): [string, string] {
   const [before, after] = shortLabels(labels);
   return [before === "before" ? "" : before, after === "after" ? "" : after];
@@ -205,10 +205,10 @@ export function sideSource(source: Source, side: Side): Source {
 
 // Differences as colors and words: green means faster, magenta slower, gray unchanged.
 
-/** Changes up to this share are drawn as unchanged. */
+/** Largest change that is drawn as unchanged, as a share of the time before. */
 const EQUAL_SHARE = 0.02;
 
-/** Smallest change, as a share of the time before, for each step of the color scale. */
+/** Smallest change in each step of the color scale, as a share of the time before. */
 const STEP_SHARES = [0, 0.4, 0.85];
 
 /** Return the color of a change, given as a share of the time before. */
@@ -223,7 +223,7 @@ export function neutralColor(theme: ThemeName): string {
   return classStyle("same", theme).color;
 }
 
-/** Return the middle color of the scale. A bar shows the amount by its length instead. */
+/** Return the middle color of the scale, for bars whose length shows the amount. */
 export function barColor(diff: number, theme: ThemeName): string {
   return THEMES[theme].delta[diff > 0 ? 5 : 1]!;
 }

@@ -1,7 +1,7 @@
 /**
  * Combine the histories of two timelines into one order. Each timeline keeps its own values.
  *
- * An entry is an act and the sides that it changed. The changes of an act arrive side by side and
+ * An entry is an act and the sides that it changed. Changes with the same act arrive separately and
  * join the same entry:
  *
  *   mark a name in the list of changes   past: {act "a", sides 0 and 1}
@@ -25,8 +25,8 @@ interface HistoryEntry {
 type Stack = Signal<readonly HistoryEntry[]>;
 
 /**
- * The history of each side records all changes, from this page and from Python. This class keeps
- * their order, as does `hta_widgets/widgets/pair_history.py`.
+ * Each side's history records all changes, from this page and from Python. This class keeps their
+ * order, as does `hta_widgets/widgets/pair_history.py`.
  */
 export class PairHistory {
   private readonly past: Stack = signal([]);
@@ -35,8 +35,8 @@ export class PairHistory {
   private unnamedCount = 0;
 
   /**
-   * `moveSide` undoes or redoes on one side and returns false if it cannot. `together` runs the
-   * moves of both sides without letting either side lead the other.
+   * `moveSide` undoes or redoes on one side; it returns false if it cannot. `together` runs the
+   * moves of both sides without making either side the leader.
    */
   constructor(
     private readonly moveSide: (side: Side, direction: "undo" | "redo") => boolean,
@@ -52,7 +52,7 @@ export class PairHistory {
   }
 
   /**
-   * Begin an act. Changes of either side belong to it if they carry its name in `History.together`.
+   * Begin an act. A change of either side belongs to it if `History.together` holds the act's name.
    * Each undo and redo of the entry calls `swapChoice`.
    */
   beginAct(act: string, swapChoice: () => void): void {
@@ -60,14 +60,14 @@ export class PairHistory {
     this.future.value = [];
   }
 
-  /** Record that the history of a side changed from `before` to `after`. */
+  /** Record that a side's history changed from `before` to `after`. */
   recordChange(side: Side, before: History, after: History): void {
     const step = stepBetween(before, after);
     if (this.isTravelling || step === null) return;
     if (step === "undo") this.travelSide(side, this.past, this.future);
     else if (step === "redo") this.travelSide(side, this.future, this.past);
     else {
-      // A change of one side without an act is an act of its own.
+      // A change without an act becomes an act of its own.
       this.unnamedCount += 1;
       addSide(this.past, side, { act: after.together ?? String(this.unnamedCount) });
       this.future.value = [];
@@ -100,13 +100,13 @@ export class PairHistory {
     return false;
   }
 
-  /** Follow an undo or redo that was made on one side, for example from Python. */
+  /** Follow an undo or redo made on one side, for example from Python. */
   private travelSide(side: Side, source: Stack, target: Stack): void {
     const entry = source.value.filter(({ sides }) => sides.includes(side)).at(-1);
     if (entry === undefined) return;
     const { act, swapChoice } = entry;
     const sides = entry.sides.filter((other) => other !== side);
-    // The choice is undone or redone with the first side that reports the move.
+    // The choice is undone or redone when the first side reports the move.
     const rest = sides.length > 0 ? [{ act, sides }] : [];
     source.value = source.value.flatMap((other) => (other === entry ? rest : [other]));
     swapChoice?.();
@@ -123,13 +123,13 @@ function addSide(stack: Stack, side: Side, act: Omit<HistoryEntry, "sides">): vo
     : [...stack.value, { ...act, sides: [side] }];
 }
 
-/** Return the step from one history of a side to the next; null if only values changed. */
+/** Return the step from one state of a side's history to the next; null if only values changed. */
 function stepBetween(before: History, after: History): "undo" | "redo" | "change" | null {
   const past = after.past.length - before.past.length;
   const future = after.future.length - before.future.length;
   if (past < 0 && future > 0) return "undo";
   if (after.future.length > 0) return past > 0 && future < 0 ? "redo" : null;
-  // If the history is full, a change replaces its last entry without making it longer.
+  // If the history is full, a change replaces the last entry and the length stays the same.
   const isChange = past > 0 || !isSameJson(after.past.at(-1), before.past.at(-1));
   return isChange && after.past.length > 0 ? "change" : null;
 }

@@ -1,4 +1,4 @@
-/** The selector for the colours of both timelines, and the legend of changes. */
+/** The color selector for both timelines, and the legend of changes. */
 
 import {
   type ClassGroup,
@@ -50,7 +50,7 @@ function ChangeKeys({ swapped, theme, counts, again: retry }: ColorLegendProps) 
   const groups = GROUPS.map((group) => ({
     group,
     count: countEventsInGroup(group, counts, swapped),
-    // Only changed events have counts. The others are unchanged, changed by chance, or not compared.
+    // Only changed events have counts. The rest are unchanged, changed by chance, or not compared.
     isChange: !["same", "not compared"].includes(group.name),
   })).filter(({ count }) => count !== 0);
   const matchingNote = retry === null ? "matching calls …" : "calls could not be matched";

@@ -1,4 +1,4 @@
-/** Link two timelines: the one used last leads, events have partners, and both show the marks. */
+/** Link two timelines: the one used last leads, events are paired, and both show the marks. */
 
 import { isSameJson, listenTo, readHistory } from "../connection/store";
 import { briefFromSlice, FULL_SELECTION, formatClauses } from "../protocol/selection";
@@ -31,11 +31,11 @@ import {
 } from "./frames";
 import { PairHistory } from "./history";
 
-/** The fields of a selection to set; null for no selection. */
+/** The fields of a selection to set; null to select nothing. */
 type MarkFilter = Partial<SelectionJson> | null;
 type Patch = Partial<SharedState>;
 
-/** The partner is looked up once the pointer has rested on an event for this long. */
+/** How long the pointer rests on an event before its partner is looked up. */
 const HOVER_MS = 40;
 const FOLLOWED_KEYS = ["search", "color"] as const;
 
@@ -45,13 +45,13 @@ export class TimelineLink {
     (move) => this.changeBoth(move),
   );
   private leadingSide: Side = 0;
-  /** Whether this class itself changes the state; such changes are ignored. */
+  /** Whether this class is changing the state itself. Such changes are ignored. */
   private isQuiet = false;
   private hovering = "";
   private alignment: Alignment | null = null;
   /** Times of the selected pair of events, before and after. Their starts are aligned. */
   private anchor: BySide<number> | null = null;
-  /** The last change of each type. The partner follows it once the alignment is loaded. */
+  /** The last change of each type, applied to the partner once the alignment is loaded. */
   private readonly deferred = new Map<"view" | "selection", () => void>();
   private readonly newestPick: LatestRequest;
   private readonly newestMark: LatestRequest;
@@ -104,7 +104,7 @@ export class TimelineLink {
     this.recordHistory(side);
   }
 
-  /** Call a listener when a key of a side's state changes, except for changes by this class. */
+  /** Call a listener when a key of a side's state changes, except by this class. */
   private onChange(side: Side, key: string, listener: () => void): void {
     const { states, signal } = this.ctx.options;
     const unlessQuiet = (): void => {
@@ -137,7 +137,7 @@ export class TimelineLink {
     this.writePartner(to, { pinned: partnerPins });
   }
 
-  /** Open and close ranks on the other side as on this one. */
+  /** Open and close the same ranks on the other side as on this side. */
   private followOpened(side: Side): void {
     const { about, coupled, options } = this.ctx;
     const to = otherSide(side);
@@ -210,7 +210,7 @@ export class TimelineLink {
     this.writePartner(to, { view });
   }
 
-  /** Set the windows of whole runs. Views that showed a whole run are moved to them. */
+  /** Set the windows that show the whole runs. Views of a whole run move to the new window. */
   private showWholes(wholes: BySide<Span>): void {
     this.ctx.wholes = wholes;
     const isWhole = this.apps.every(({ ctx: { shared, stage, scene } }) => {
@@ -231,12 +231,12 @@ export class TimelineLink {
     });
   }
 
-  /** Change values of one side; the other side does not follow. */
+  /** Change values on one side. The other side does not follow. */
   writePartner(side: Side, patch: Patch): void {
     this.withoutEcho(() => this.apps[side].ctx.shared.applyLinked(patch));
   }
 
-  /** Change both sides at once; neither follows the other. */
+  /** Change both sides at once. Neither side follows the other. */
   changeBoth(act: () => void): void {
     this.withoutEcho(act);
     this.showStates();
@@ -251,7 +251,7 @@ export class TimelineLink {
     }
   }
 
-  /** Undo or redo; return false if there is nothing to undo or redo. */
+  /** Undo or redo. Return false if there is nothing to undo or redo. */
   travel(direction: "undo" | "redo"): boolean {
     this.endGestures();
     return this.history.travel(direction);
@@ -262,7 +262,7 @@ export class TimelineLink {
     for (const { ctx } of this.apps) ctx.shared.flush();
   }
 
-  /** Record a choice made outside the timelines and the changes of both sides as one entry. */
+  /** Record a choice made outside the timelines and the changes on both sides as one entry. */
   private applyPatches(patches: BySide<Patch>, swapChoice: () => void): void {
     this.endGestures();
     const name = `${Date.now()}/${Math.random()}`;
@@ -288,7 +288,7 @@ export class TimelineLink {
     this.applyPatches(this.ctx.inOrder([viewOf("before"), viewOf("after")]), swapChoice);
   }
 
-  /** Show only the ranks of the selected pair, or all ranks. Marks are cleared. */
+  /** Show only the ranks of the selected pair, or all ranks, and clear the marks. */
   showRanks(): void {
     for (const side of SIDES) {
       const from = this.ranksOf(side) === null ? "" : "pair";
@@ -314,7 +314,7 @@ export class TimelineLink {
     statusText.value = `Marked on both timelines: ${namesText}.`;
   }
 
-  /** Mark events. `noun` is the word for a single one. */
+  /** Mark events. `noun` is the word for a single event. */
   markEvents(
     requested: Promise<{ reply: PairEvents }>,
     name: string,
@@ -347,7 +347,7 @@ export class TimelineLink {
     return mark === null && ranks === null ? null : { ...FULL_SELECTION, ranks, ...mark };
   }
 
-  /** Select the same part of the other run: the aligned window, the partners of the ranks. */
+  /** Select the matching part of the other run: the aligned window and the partner ranks. */
   private followSelection(side: Side): void {
     const { alignment } = this;
     if (alignment === null || !this.ctx.coupled.value) return;
@@ -366,7 +366,7 @@ export class TimelineLink {
     };
     const partnersOf = (rank: number): number[] =>
       this.ctx.about.rank_pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]);
-    // A track of a single rank is given as the pair of rank and key.
+    // The track of a single rank is a pair of rank and key.
     const tracks = selection.tracks as readonly (string | [number, string])[] | null;
     const partnerTracks = tracks?.flatMap((track): (string | [number, string])[] =>
       typeof track === "string" ? [track] : partnersOf(track[0]).map((rank) => [rank, track[1]]),
@@ -408,7 +408,7 @@ export class TimelineLink {
     }
   }
 
-  /** Select the partner of the selected event, and align the two. */
+  /** Select the selected event's partner, and align the two events. */
   private onPick(side: Side): void {
     const { ctx } = this;
     const event = this.apps[side].ctx.shared.state.selected_event;
@@ -446,8 +446,8 @@ export class TimelineLink {
   }
 
   /**
-   * Return an event's partner, the pair as displayed, and its tree node (-1: none). A step has no
-   * partner, but it is displayed beside its counterpart.
+   * Return an event's partner, the pair as displayed, and its tree node (-1 if there is none). A
+   * step has no partner; it is displayed beside the step in the same slot.
    */
   private async partnerOf(
     side: Side,
@@ -466,7 +466,7 @@ export class TimelineLink {
     return { partner, pair: { events, status }, node };
   }
 
-  /** Return the counterpart of a step from the slots: steps are not matched like calls. */
+  /** Return the step in the same slot of the other run. Steps are not matched like calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
     const [from, to] = side === 0 ? ["before", "after"] : ["after", "before"];

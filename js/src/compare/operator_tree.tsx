@@ -1,4 +1,4 @@
-/** The operator trees of both runs as one icicle chart, coloured by the difference. */
+/** The operator trees of both runs as one icicle chart, colored by the difference. */
 
 import { classStyle, classCss } from "../facts/event_classes";
 import { sum } from "../expressions/numbers";
@@ -33,17 +33,17 @@ interface IcicleTile {
 
 const ROW_PX = 20;
 const MIN_TILE_PX = 2;
-/** Tiles of at least these widths show their name, and the change after it. */
+/** Minimum widths of tiles that show their name, and of tiles that also show the change. */
 const [LABEL_PX, LONG_LABEL_PX] = [30, 140];
-/** Width of the hatch on tiles that have no partner. */
+/** Width of the hatching on tiles without a partner. */
 const HATCH_PX = 10;
 const TEXT_COLORS = ["#ffffff", "#12171e"] as const;
 
-/** Return the time that the width of a row's tile shows. */
+/** Return the time that a tile's width represents. */
 const rowSize = (row: FrameRow): number =>
   Math.max(numberAt(row, "before_ns"), numberAt(row, "after_ns"));
 
-/** Place the tiles below a node (-1: all) that are wide enough to see. `width` is in px. */
+/** Place the visibly wide tiles below a node (-1: all). `width` is in px. */
 export function placeTiles(frame: PanelFrame, top: number, width: number): IcicleTile[] {
   const rows = rowsOf(frame);
   const children = new Map<number, FrameRow[]>();
@@ -51,7 +51,7 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
   const topRow = rows.find((row) => numberAt(row, "node") === top);
   const topRows = topRow === undefined ? (children.get(-1) ?? []) : [topRow];
   const tiles: IcicleTile[] = [];
-  /** Place rows side by side, in proportion to the size of their parent, or to their sum. */
+  /** Place rows side by side, with widths relative to the size of their parent, or to their sum. */
   const placeRows = (
     siblings: readonly FrameRow[],
     parent: { x: number; width: number; size: number },
@@ -72,7 +72,7 @@ export function placeTiles(frame: PanelFrame, top: number, width: number): Icicl
   return tiles;
 }
 
-/** Return the style of unpaired tiles. Only the start is hatched; text stays readable. */
+/** Return the style of unpaired tiles. Only the start is hatched, to keep text readable. */
 function unpairedStyle(background: string, theme: ThemeName): Record<string, string> {
   const { color } = classStyle("only_here", theme);
   return {
@@ -83,12 +83,12 @@ function unpairedStyle(background: string, theme: ThemeName): Record<string, str
   };
 }
 
-/** A frame of the selected pair of ranks, or of all ranks. */
+/** A frame of the selected rank pair, or of all ranks. */
 export interface FrameOfRanks {
   frame: PanelFrame;
-  /** The pair of ranks; null for all ranks. */
+  /** The rank pair; null for all ranks. */
   pair: number | null;
-  /** Names the ranks if some of the compared ranks are not included; otherwise "". */
+  /** Names the ranks if some compared ranks are not included; otherwise "". */
   ranksText: string;
 }
 
@@ -115,7 +115,7 @@ export class Icicle extends DiffPanel<FrameOfRanks> {
     const { top } = this.ctx.choice.value;
     const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const depthCount = tiles.reduce((max, { depth }) => Math.max(max, depth + 1), 0);
-    // A hidden panel has no width and so no tiles; test the frame instead of the tiles.
+    // A hidden panel has zero width and therefore no tiles, so test the frame instead.
     const isEmpty = rowsOf(frame).every((row) => rowSize(row) === 0);
     this.el.hidden = isEmpty && frameNote(frame) === "";
     return (

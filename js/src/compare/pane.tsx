@@ -19,7 +19,7 @@ export abstract class DiffPanel<Shown> {
   protected readonly replacement = signal<ComponentChildren>(<Skeleton lines={4} />);
   private requestCount = 0;
 
-  /** `title` names the panel in the message that it could not be drawn. */
+  /** `title` names the panel in the message shown if drawing fails. */
   protected constructor(
     protected readonly ctx: DiffContext,
     private readonly title: string,
@@ -31,7 +31,7 @@ export abstract class DiffPanel<Shown> {
       const { value } = this.shown;
       return <>{this.replacement.value ?? (value !== null && this.draw(value))}</>;
     };
-    // Render later, when the constructors of subclasses have set their fields.
+    // Rendering waits until the constructors of subclasses have set their fields.
     queueMicrotask(() => render(<Drawn />, this.el));
   }
 
@@ -69,11 +69,11 @@ export abstract class DiffPanel<Shown> {
   protected abstract draw(shown: Shown): ComponentChildren;
 }
 
-// The headline: findings as text.
+// The headline, which shows the findings as text.
 
-/** Sentences shown after the first one. Further ones are behind a disclosure button. */
+/** Number of sentences shown after the first one. A disclosure button reveals the rest. */
 const SENTENCES = 4;
-/** Smaller differences, as a share of the time, are not reported. */
+/** Smallest difference that is reported, as a share of the time. */
 const MIN_REPORTED_SHARE = 0.01;
 
 /** Total time of the compared events before and after, in ns. */
@@ -84,9 +84,9 @@ interface FindingsProps {
   frame: PanelFrame;
   /** Null if there are no events. */
   totals: TotalTimes | null;
-  /** Text about the ranks if a single pair is selected. */
+  /** Text about the ranks if a single rank pair is selected. */
   ranksText: string;
-  /** Whether the total changed by more than noise; if so, its share is coloured. */
+  /** Whether the total changed by more than noise. If so, its share is colored. */
   isChange: boolean;
 }
 
@@ -111,7 +111,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const { frame, totals, ranksText, isChange, conditions, isPerStep } = props;
   const findings = rowsOf(frame);
   // `rank_findings` in Python puts the caution about different conditions after the total. Unlike
-  // `conditions`, its text follows the display order of the sides.
+  // `conditions`, the caution's text follows the display order of the sides.
   const caution = findings[1]?.kind === "caution" ? textAt(findings[1], "text") : "";
   const conditionsText = conditions === "" ? "" : caution || conditions;
   // The toolbar shows the other cautions.
@@ -124,7 +124,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   const reasonsText =
     sentences.length === 0 ? noChangeText : sentences.slice(1, SENTENCES + 1).join(" ");
   const more = sentences.slice(SENTENCES + 1);
-  // `ranksText` is a heading if everything below refers to one pair of ranks.
+  // `ranksText` is a heading if everything below it refers to one rank pair.
   return (
     <>
       {ranksText !== "" && <p class="hta-diff-whose">{ranksText}</p>}
@@ -149,7 +149,7 @@ export function Findings(props: FindingsProps & { conditions: string; isPerStep:
   );
 }
 
-/** Split a sentence at its share: the text before, the coloured share, and the text after. */
+/** Split a sentence at its share: the text before, the colored share, and the text after. */
 export function headlineParts(sentence: string): [string, string, string] {
   const match =
     /^(.*?, )([+\u2212][\d.\s\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(sentence);

@@ -27,7 +27,7 @@ export function pairText({ events, status }: PairedEvents): {
   };
 }
 
-/** Show the pair under the pointer; without one, the selected pair. */
+/** Show the pair under the pointer, or else the selected pair. */
 export function PairLine({ ctx }: { ctx: DiffContext }) {
   const pair = ctx.hoveredPair.value ?? ctx.selectedPair.value;
   const text = pair === null ? null : pairText(pair);

@@ -34,7 +34,7 @@ const NARROW_BELOW_PX = 760;
 const runPitch = (runHeight: number): number => runHeight + BAND_HEIGHT + 2 * BAND_MARGIN;
 
 export class Strip extends DiffPanel<StripData> {
-  /** For a page without a kernel, the steps with figures and a note about them; null for all. */
+  /** Without a kernel, the steps that have figures, and a note about them. Null for all. */
   private readonly heldSteps = computed(() => {
     const { held_steps: steps, held_words: why = "", held_pairs: pairs } = this.ctx.about;
     if (this.ctx.pair.value !== null && pairs !== undefined) {
@@ -107,7 +107,7 @@ export class Strip extends DiffPanel<StripData> {
     );
   }
 
-  /** Return the button that selects a step. Used if there are too many steps to draw. */
+  /** Return the button that selects a step, used if there are too many steps to draw. */
   private cell(stepSlot: StepSlot, drawn: number) {
     const { slot, label, diff, lengths } = stepSlot;
     const text = `${deltaText(diff)} ${shareText(diff, lengths[0])}`;
@@ -126,7 +126,7 @@ export class Strip extends DiffPanel<StripData> {
     );
   }
 
-  /** Return the colour of a step's change; neutral if the steps changed only by noise. */
+  /** Return the color of a step's change, neutral if the steps differ only by noise. */
   private colorOf({ share }: StepSlot): string {
     const theme = this.ctx.theme.value;
     return this.shown.value?.isChange === true ? deltaColor(share, theme) : neutralColor(theme);
@@ -144,14 +144,14 @@ export class Strip extends DiffPanel<StripData> {
     if (this.has(slot)) this.choose(this.chosenSlot === slot ? null : slot);
   }
 
-  /** Return the label of a slot's button: the drawn texts first, which it must contain. */
+  /** Return the label of a slot's button, which must begin with the drawn texts. */
   private slotLabel(slot: StepSlot, narrow: boolean): string {
     const { label, diff, lengths } = slot;
     const numbers = [...changeLines(slot, narrow), deltaText(diff), shareText(diff, lengths[0])];
     return `${label}: ${[...new Set(numbers)].join(" ").trim()}${this.noPairText(slot.slot)}`;
   }
 
-  /** Return label, dashed line and band of a slot as one button. */
+  /** Return a slot's label, dashed line and band as one button. */
   private slot(slot: StepSlot, runHeight: number, narrow: boolean) {
     const { x, width, lengthsPx, label } = slot;
     const theme = THEMES[this.ctx.theme.value];
@@ -164,7 +164,7 @@ export class Strip extends DiffPanel<StripData> {
         key={slot.slot}
         class={isOn ? "hta-diff-slot hta-on" : "hta-diff-slot"}
         transform={`translate(${x},0)`}
-        // In SVG, this attribute is written in lower case.
+        // SVG requires this attribute in lower case.
         tabindex={0}
         role="button"
         aria-pressed={isOn}
@@ -298,7 +298,7 @@ function changeLines({ diff, lengths, width }: StepSlot, narrow: boolean): strin
   return width >= 34 ? [...lines, shareText(diff, lengths[0]) || "new"] : lines;
 }
 
-/** Draw the numbers in the grey part if they fit, otherwise on a plate. */
+/** Draw the numbers in the gray part if they fit, otherwise on a plate. */
 function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme: ThemeName }) {
   const { slot, narrow, top, theme } = props;
   const { width, lengthsPx } = slot;
@@ -306,7 +306,7 @@ function ChangeMark(props: { slot: StepSlot; narrow: boolean; top: number; theme
   if (lines.length === 0) return null;
   const lineWidths = lines.map((line, index) => line.length * (index === 0 ? 7.4 : 6.6));
   const textWidth = Math.max(...lineWidths);
-  // The numbers may extend over the grey part and the first third of the wedge after it.
+  // The numbers may extend over the gray part and the first third of the wedge after it.
   const grayWidth = Math.min(...lengthsPx) + Math.abs(lengthsPx[0] - lengthsPx[1]) / 3;
   const y = top + BAND_HEIGHT / 2 - (lines.length - 1) * 9 + 4;
   return (
@@ -382,7 +382,7 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
         pen.fillStyle = theme.lane;
         pen.fillRect(x, bottom - height, lengthsPx[side], height);
         pen.fillStyle = theme.kind[kind];
-        // On whole device pixels: bars between pixels would be paler.
+        // Bars start on whole device pixels, because bars between pixels would look paler.
         const left = Math.round(x * dpr) / dpr;
         shares.get(`${slot}/${side}/${index}`)?.forEach((share, pixel) => {
           if (share <= 0) return;
@@ -396,7 +396,7 @@ function paintStrip(canvas: HTMLCanvasElement, picture: StripPicture, dpr: numbe
   }
 }
 
-/** Return, by `slot/side/lane`, the busy share of the time under each device pixel. */
+/** Return the busy share of each device pixel's time, keyed by `slot/side/lane`. */
 function busyShares(
   { rows, columns, attrs }: PanelFrame,
   slots: readonly StepSlot[],
@@ -442,7 +442,7 @@ export interface StripData {
 interface StepSlot {
   slot: number;
   label: string;
-  /** Length of the step before and after, in ns. */
+  /** Lengths of the step before and after, in ns. */
   lengths: [number, number];
   x: number;
   width: number;
@@ -452,7 +452,7 @@ interface StepSlot {
   share: number;
 }
 
-/** The time kinds in the order of their index in the frame, with the heights of their lanes. */
+/** The time kinds, ordered by their index in the frame, with the heights of their lanes. */
 const LANES = [
   { name: "compute", kind: "compute", height: 28 },
   { name: "communication", kind: "communication", height: 14 },
@@ -466,11 +466,11 @@ interface StripLane {
   name: string;
   kind: (typeof LANES)[number]["kind"];
   height: number;
-  /** Number of the lane in the frame. */
+  /** Index of the lane in the frame. */
   index: number;
 }
 
-/** Return the kinds that occur, or all if none does. `kindNames`: names given by formats. */
+/** Return the kinds that occur; all if none does. `kindNames` holds names given by formats. */
 export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>): StripLane[] {
   const present = new Set(frame.columns.lane);
   const all = LANES.map((lane, index) => {
@@ -479,7 +479,7 @@ export function stripLanes(frame: PanelFrame, kindNames: Record<string, string>)
   });
   const shown = all.filter(({ index }) => present.has(index));
   if (shown.length === 0 || shown.length === all.length) return all;
-  // The labels need the height of all kinds, so the kinds that are shown share it.
+  // The labels need the height of all kinds, so the visible kinds share that height.
   const gaps = shown.length * GAP;
   const scale = (heightOf(all) - gaps) / (heightOf(shown) - gaps);
   return shown.map((lane) => ({ ...lane, height: Math.round(lane.height * scale) }));
@@ -489,7 +489,7 @@ function heightOf(lanes: readonly StripLane[]): number {
   return sum(lanes.map(({ height }) => height + GAP));
 }
 
-/** If there are more slots, they are not drawn side by side. */
+/** Maximum number of slots drawn side by side. */
 const MAX_SLOTS = 12;
 const GAP_PX = 5;
 
@@ -508,14 +508,14 @@ export function lengthsOf(row: FrameRow): [number, number] {
   return [lengthOf("before"), lengthOf("after")];
 }
 
-/** Replace the slot lengths by those in the step table: ranks start and end at different times. */
+/** Use the lengths in the step table for slots, as ranks start and end at different times. */
 export function withLengths(slots: PanelFrame, steps: PanelFrame): PanelFrame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
-/** Place the selected steps side by side in `width` px. A slot fits the longer of its two steps. */
+/** Place the selected steps side by side in `width` px. Each slot fits the longer of its steps. */
 export function placeSlots(
   frame: PanelFrame,
   selected: readonly number[],
@@ -547,13 +547,13 @@ export function placeSlots(
   });
 }
 
-/** Return the step with the median change, drawn if there are too many to draw all. */
+/** Return the step with the median change, which is drawn if there are too many to draw all. */
 export function medianSlot(frame: PanelFrame): number {
   const rows = rowsOf(frame).sort((a, b) => numberAt(a, "delta_ns") - numberAt(b, "delta_ns"));
   return numberAt(rows[rows.length >> 1] ?? {}, "slot");
 }
 
-/** Return the corners of a band of this height between the ends before and after. */
+/** Return the corners of a band of the given height between the ends before and after. */
 export function bandPoints(
   { lengthsPx: [before, after] }: StepSlot,
   height: number,

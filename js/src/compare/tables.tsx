@@ -37,7 +37,7 @@ interface ChooserProps<Choice> {
   chosen: Choice | null;
 }
 
-/** Return the sort key of a row: its name or an absolute difference. */
+/** Return a row's sort key: its name or an absolute difference. */
 function sizeOf(row: FrameRow, column: string): CellValue {
   if (column === "name") return textAt(row, column);
   if (column === "count")
@@ -49,7 +49,7 @@ function membersOf(row: FrameRow): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [textAt(row, "name")];
 }
 
-/** Return a bar's style. Patterns mark added, removed and replaced events; chance is neutral. */
+/** Return a bar's style. Added, removed and replaced events have patterns; chance is neutral. */
 function barStyle(row: FrameRow, theme: ThemeName): Record<string, string> {
   if (row.is_change !== true) return { background: neutralColor(theme) };
   const changeClass = changeClassOfName(row);
@@ -70,7 +70,7 @@ const HATCH_TEXTS = [
   ["replaced", "replaced by another name"],
 ] as const;
 
-/** Explain the patterns of hatched bars that occur in the rows. */
+/** Explain the hatching patterns that occur in the rows. */
 function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeName }) {
   const changeClasses = new Set(rows.map(changeClassOfName));
   return HATCH_TEXTS.filter(([changeClass]) => changeClasses.has(changeClass)).map(
@@ -83,7 +83,7 @@ function HatchLegend({ rows, theme }: { rows: readonly FrameRow[]; theme: ThemeN
   );
 }
 
-/** A difference with a bar to the left or right of zero, on the same scale in all rows. */
+/** A difference, with a bar to the left or right of zero on the same scale in all rows. */
 function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeName }) {
   const { row, scale, theme } = props;
   const [low, high] = scale;
@@ -108,7 +108,7 @@ function DiffCell(props: { row: FrameRow; scale: BySide<number>; theme: ThemeNam
 const counts = (row: FrameRow): string =>
   countsText(numberAt(row, "before_count"), numberAt(row, "after_count"));
 
-/** Times and counts are shown next to names and changes from this width on, in px. */
+/** Minimum width at which times and counts appear next to names and changes, in px. */
 const NUMBERS_FROM = 420;
 
 function NameWithKind({ row, on }: { row: FrameRow; on: boolean }) {
@@ -154,7 +154,7 @@ function nameColumns(
   ];
 }
 
-/** `choose` receives the full names of a row; null if the row is deselected. */
+/** `choose` receives a row's full names; null if the row is deselected. */
 export function NamesTable({
   frame,
   theme,
@@ -163,7 +163,7 @@ export function NamesTable({
   chosen: selected,
   choose,
 }: ChooserProps<string> & {
-  /** Word for the devices of the jobs. */
+  /** What the jobs call their devices. */
   device: string;
   choose(name: string | null, members: string[] | null): void;
 }) {
@@ -204,7 +204,7 @@ export function NamesTable({
   );
 }
 
-/** Return what the times of the names are, and how many names are left out. */
+/** Return a text that explains the times and counts the omitted names. */
 function namesAbout({ attrs, rows }: PanelFrame, device: string): string {
   const steps = Number(attrs.steps ?? 1);
   const timesText = { cpu: "host time", all: "time" }[String(attrs.device)] ?? `${device} time`;
@@ -254,7 +254,7 @@ export function replacedText(row: FrameRow, form: "names" | "short" = "names"): 
   return `${before} → ${after}`;
 }
 
-/** Return the number of calls; all calls of the name if only some were added or removed. */
+/** Return the call counts: all calls of the name if only some were added or removed. */
 export function callsText(row: FrameRow): string {
   const totals = [numberAt(row, "before_total"), numberAt(row, "after_total")] as const;
   return Math.min(...totals) > 0 && ["added", "removed"].includes(textAt(row, "change"))
@@ -262,7 +262,7 @@ export function callsText(row: FrameRow): string {
     : counts(row);
 }
 
-/** Both times and the probability are shown from this width on, in px. */
+/** Minimum width at which the two times and the probability are shown, in px. */
 const ALL_FROM = 720;
 
 const durationText = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
@@ -335,7 +335,7 @@ function changeColumns(theme: ThemeName, hasSteps: boolean): TableColumn<FrameRo
   ];
 }
 
-/** `choose` receives the number and the name of a row; null if the row is deselected. */
+/** `choose` receives a row's number and name; null if the row is deselected. */
 export function ChangesTable({
   frame,
   theme,
@@ -345,7 +345,7 @@ export function ChangesTable({
   hasSteps,
   choose,
 }: ChooserProps<number> & {
-  /** Names the ranks if some of the compared ranks are not included. */
+  /** Names the ranks if some compared ranks are not included. */
   ranksText: string;
   hasSteps: boolean;
   choose(row: number | null, name: string): void;
@@ -382,12 +382,12 @@ export function ChangesTable({
   );
 }
 
-// Tables added by formats: for each measure, before, after and the change side by side.
+// Tables added by formats. For each measure, they show before, after and change side by side.
 
 const FIRST_ROWS = 12;
 const FORMAT_NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
-/** A measure with one column per side, and in some tables one for the difference. */
+/** A measure, with a column per side and in some tables a column for the difference. */
 interface MeasureColumns {
   /** Column name without the prefix `before_`, `after_` or `diff_`. */
   name: string;
@@ -395,7 +395,7 @@ interface MeasureColumns {
   diff: boolean;
 }
 
-/** Group columns by measure, in the order of the columns. */
+/** Group columns by measure, in column order. */
 export function measuresOf(columns: readonly string[]): MeasureColumns[] {
   const columnNames = new Set(columns);
   const measures: MeasureColumns[] = [];
@@ -415,9 +415,9 @@ export function measuresOf(columns: readonly string[]): MeasureColumns[] {
 const UNITS = /(?:^|_)(ns|us|ms|s|bytes|share|pct|mib)$/;
 const SHARE = /(?:^|_)share(?:_|$)/;
 
-/** Return the title of a column without its unit, which is shown in the cells. */
+/** Return a column's title without the unit, which is shown in the cells. */
 export function titleOf(column: string): string {
-  // MPI: change of calls and bytes, regardless of their time.
+  // For MPI, the change in calls and bytes, regardless of their time.
   if (column === "change") return "calls and bytes";
   if (SHARE.test(column) || column === "bytes") return column.replaceAll("_", " ");
   return column.replace(UNITS, "").replaceAll("_", " ") || "time";
@@ -425,13 +425,13 @@ export function titleOf(column: string): string {
 
 const PER_NS: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
 
-/** Return a cell as text; its unit follows from the name of the column. */
+/** Return a cell's text, with the unit taken from the column name. */
 export function cellText(column: string, value: unknown, isDelta = false): string {
   if (value === null || value === undefined || value === "") return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "number") return typeof value === "string" ? value : JSON.stringify(value);
   if (column.endsWith("p_value")) return formatPValue(value).slice(2);
-  // Calls that have no message.
+  // Calls without a message.
   if (column.startsWith("size_") && value < 0) return "–";
   if (column === "change_share") return shareText(value, 1);
   const unit = SHARE.test(column) ? "share" : (UNITS.exec(column)?.[1] ?? "");
@@ -454,7 +454,7 @@ function sizeText(size: number, unit: string): string {
   return Number.isInteger(size) ? formatCount(size) : String(Number(size.toPrecision(3)));
 }
 
-/** Return the class for a change of time: more is slower. Other measures are not judged. */
+/** Return the CSS class for a change in time, where more is slower. Other measures have none. */
 function deltaClass(column: string, value: unknown): string {
   const isTime = PER_NS[UNITS.exec(column)?.[1] ?? ""] !== undefined;
   if (!isTime || typeof value !== "number" || cellText(column, value, true) === "±0") return "";

@@ -1,4 +1,4 @@
-/** The two timelines of a comparison: their placement, colours and event classes. */
+/** The two timelines of a comparison: their placement, colors and event classes. */
 
 import { computed, signal } from "@preact/signals";
 import { listenTo } from "../connection/store";
@@ -38,7 +38,7 @@ export class TimelinePair {
   ] as const;
   private readonly apps: BySide<TimelineApp>;
   private readonly matchAgain = signal<(() => void) | null>(null);
-  /** Number of events of each class; null until all events have a class. */
+  /** Number of events in each class; null until all events are classified. */
   private readonly counts = signal<ClassCounts | null>(null);
   private readonly parts = signal<BySide<ClassShares | null> | null>(null);
 
@@ -70,7 +70,7 @@ export class TimelinePair {
     const { live, scenes, states, model, signal: abortSignal } = ctx.options;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
-      // A comparison colours events by change, by kind or by name.
+      // A comparison colors events by change, by kind or by name.
       scene: { ...scenes[side], without_bounds: "in a comparison" },
       state: states[side],
       source: ctx.sources[side],
@@ -119,7 +119,7 @@ export class TimelinePair {
     return <Head />;
   }
 
-  /** Return the side that is drawn above (0) or below (1). */
+  /** Return the side drawn above (0) or below (1). */
   private sideAt(place: Side): Side {
     return this.ctx.swapped.value ? otherSide(place) : place;
   }
@@ -141,7 +141,7 @@ export class TimelinePair {
     for (const { status } of this.apps) status.asideText.value = text;
   }
 
-  /** Draw linked timelines in the same area, rank by rank; others one above the other. */
+  /** Draw linked timelines in the same area, rank by rank; otherwise, one above the other. */
   private showOrder(): void {
     const { ctx, places, apps } = this;
     const [upper, lower] = [this.sideAt(0), this.sideAt(1)];
@@ -175,7 +175,7 @@ export class TimelinePair {
     }
   }
 
-  /** Adopt the colours that were selected with a key in a timeline. */
+  /** Adopt the coloring selected with a key in a timeline. */
   private followColor(side: Side): void {
     const { states, signal: abortSignal } = this.ctx.options;
     const take = (): void => {
@@ -188,7 +188,7 @@ export class TimelinePair {
     listenTo(states[side], "change:color", take, abortSignal);
   }
 
-  /** Load the classes of events. All tiles that are requested later contain them. */
+  /** Load the classes of events. Tiles requested afterwards contain them. */
   async loadClasses(): Promise<void> {
     const { ctx } = this;
     const { source, signal: abortSignal } = ctx.options;

@@ -18,10 +18,10 @@ import { DiffToolbar } from "./toolbar";
 
 const WIDE = 1400;
 const NARROW = 900;
-/** From this width on, the details of both sides fit next to each other. */
+/** Minimum width at which the details of both sides fit next to each other. */
 const ROOMY = 1200;
 
-/** A table that a format adds. */
+/** A table added by a format. */
 class TableSection extends DiffPanel<PanelFrame> {
   constructor(
     ctx: DiffContext,
@@ -146,7 +146,7 @@ export class DiffApp {
     );
   }
 
-  /** Change both timelines at once; neither follows the other. */
+  /** Change both timelines at once. Neither follows the other. */
   changeBoth(act: () => void): void {
     if (this.events === null) act();
     else this.events.timelines.link.changeBoth(act);
@@ -167,7 +167,7 @@ export class DiffApp {
     events.charts.fitTables(layout, events.timelines.el);
   }
 
-  /** Put the panels into the page in reading order; Tab follows the same order. */
+  /** Add the panels to the page in reading order, which is also the Tab order. */
   private arrange(layout: DiffLayout, { timelines, charts }: DiffEvents): void {
     const { root, body } = this;
     this.layout = layout;
@@ -202,7 +202,7 @@ export class DiffApp {
     return true;
   }
 
-  /** Leave the full window, unless an element in it has handled the key. */
+  /** Leave the full window, unless an element inside it handled the key. */
   private leaveFullWindow(event: KeyboardEvent): void {
     if (event.defaultPrevented || matchKey(event)?.command !== "leave") return;
     if (this.fullWindow.leave()) event.preventDefault();
@@ -271,13 +271,13 @@ function DiffStatus({ ctx }: { ctx: DiffContext }) {
   );
 }
 
-/** Handle keys for both timelines, pressed anywhere in a comparison. */
+/** Handle keys that apply to both timelines, wherever they are pressed in a comparison. */
 function listenToDiffKeys(
   root: HTMLElement,
   signal: AbortSignal,
   run: (command: Command) => boolean,
 ): void {
-  // Capture the key before a timeline handles it.
+  // Capture the key before a timeline can handle it.
   root.addEventListener(
     "keydown",
     (event) => {

@@ -52,10 +52,10 @@ const LEVEL_LABELS: Record<string, string> = {
 };
 const KIND_ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MAX_PARTS = 8;
-/** Parts smaller than this share of the largest are summed: their bars would be invisible. */
+/** Smallest part with its own bar, as a share of the largest. Smaller parts are summed. */
 const MIN_PART_SHARE = 0.001;
 
-/** Return the kinds by size, without those that are absent from both runs. */
+/** Return the kinds by size, excluding those absent from both runs. */
 export function waterfallBars(
   kinds: PanelFrame,
   kindNames: Record<string, string> = LEVEL_LABELS,
@@ -65,7 +65,7 @@ export function waterfallBars(
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
-/** Return the parts of a kind: the largest differences, and one sum of all that are too small. */
+/** Return a kind's parts: the largest differences, and one sum of all smaller ones. */
 export function partBars(parts: PanelFrame, { kind, from }: WaterfallBar): WaterfallBar[] {
   const rows = rowsOf(parts).filter((row) => textAt(row, "kind") === kind);
   const sizes = rows.map((row) => Math.abs(numberAt(row, "diff_ns")));
@@ -103,7 +103,7 @@ function barsOf(
   });
 }
 
-/** Return the scale: from 0, or narrowed to the changes if they would be too small to see. */
+/** Return the scale, from 0 or narrowed if the changes would be too small to see. */
 function waterfallScale(ends: readonly number[], total: number): { low: number; high: number } {
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const spread = high - low;
@@ -122,7 +122,7 @@ interface WaterfallData {
 export class Waterfall extends DiffPanel<WaterfallData> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
-  /** The parts of the open kind, or the error; null until they are loaded. */
+  /** The parts of the open kind, or an error; null until loaded. */
   private readonly parts = signal<PanelFrame | Error | null>(null);
   private readonly kindNames: Record<string, string>;
   private readonly newest = new LatestRequest(this.ctx.options.signal);
@@ -148,7 +148,7 @@ export class Waterfall extends DiffPanel<WaterfallData> {
     this.split(first, this.level.value);
   }
 
-  /** Open a kind, divided by `level`; null closes all. */
+  /** Open a kind, divided by `level`; null closes all kinds. */
   private split(open: string | null, level: Level): void {
     batch(() => {
       this.open.value = open;

@@ -1,12 +1,12 @@
-/** The address of a view. Only our pages and tabs set it on the model of the view. */
+/** The address of a view, set on the view's model only by our own pages and tabs. */
 
-/** The value of the trait `_address`, which only models in our pages and tabs have. */
+/** The value of the trait `_address`, which only models in our own pages and tabs have. */
 export interface ViewAddress {
   /** The address without the state. */
   base: string;
-  /** The state when the address was opened; "" if there was none. */
+  /** The state when the address was opened; "" if it had none. */
   state: string;
-  /** Whether this is the address of the page. If so, it is updated when the state changes. */
+  /** Whether this is the page's own address. If so, it follows changes of the state. */
   isPage: boolean;
   /** The panels to show if the address lists none. */
   panels: PanelIds;

@@ -1,10 +1,10 @@
 /**
- * Route the requests of a view to the kernel or to the data in the page.
+ * Route a view's requests to the kernel or to the data in the page.
  *
- * At first, a live view uses only the kernel. `OfflineData` then fetches the data of the job and
- * opens it as a `LocalSource`, the engine of saved pages. From then on, `HybridSource` prefers this
- * engine: moving and selecting stay fast while the kernel is busy, and work after it has ended. The
- * stage and the widgets around it use an `ObservedSource`, which shares replies between them.
+ * At first, a live view uses only the kernel. `OfflineData` then fetches the job's data and opens
+ * it as a `LocalSource`, the engine of saved pages. From then on, `HybridSource` prefers this
+ * engine, so that the view stays fast while the kernel is busy and still works after it has ended.
+ * The stage and the widgets around it use an `ObservedSource`, which shares replies between them.
  */
 
 import { type Signal, signal } from "@preact/signals";
@@ -36,11 +36,11 @@ import {
 
 /**
  * Answers a request in the page if the reply would equal the kernel's (`LocalSource.canAnswer`).
- * The kernel answers all others, and those that fail in the page. After the kernel has ended, all
- * requests are answered in the page, if necessary from a part of the job.
+ * The kernel answers all other requests, and requests that fail in the page. After the kernel has
+ * ended, the page answers all requests, even with only a part of the job.
  */
 export class HybridSource implements Source {
-  /** Source over the data that the page has fetched; null until then. */
+  /** Source over the data that the page has fetched; null until it is available. */
   readonly page = signal<LocalSource | null>(null);
 
   constructor(
@@ -62,7 +62,7 @@ export class HybridSource implements Source {
   ask: Source["ask"] = (op, request, signal) =>
     askWithRetries(op, () => this.route(op, request, signal), signal);
 
-  /** Operations that failed in the page. Each is logged only once. */
+  /** Operations that failed in the page. Each one is logged only once. */
   private readonly loggedOps = new Set<Operation>();
 
   private readonly route: Source["ask"] = async (op, request, signal) => {
@@ -80,7 +80,7 @@ export class HybridSource implements Source {
       pageError = error;
     }
     const answer = await this.askKernel(op, request, signal);
-    // A failure in the page that the kernel does not have is a fault of the page's engine.
+    // If a request fails in the page but not in the kernel, the fault is in the page's engine.
     if (panelErrors(answer) === undefined && !this.loggedOps.has(op)) {
       this.loggedOps.add(op);
       console.error(`The page could not answer ${op}; the kernel answered instead.`, pageError);
@@ -88,7 +88,7 @@ export class HybridSource implements Source {
     return answer;
   };
 
-  /** Ask the kernel or, if it has ended, the page, which may have fetched its data meanwhile. */
+  /** Ask the kernel. If it has ended, ask the page, which may have fetched its data by now. */
   private readonly askKernel: Source["ask"] = async (op, request, signal) => {
     try {
       return await this.kernel.ask(op, request, signal);
@@ -106,17 +106,17 @@ function panelErrors({ reply }: { reply: object }): unknown {
   return "errors" in reply ? reply.errors : undefined;
 }
 
-// Fetch the data of a job while the kernel runs, so that the page still works without it.
+// Fetch a job's data while the kernel runs, so that the page still works without it.
 
-/** Data is fetched after this delay, so that the page draws first. */
+/** Delay before data is fetched, so that the page draws first. */
 const FETCH_DELAY_MS = 1000;
-/** First delay before asking again whether the kernel has prepared the data. It grows. */
+/** First delay before asking again whether the kernel has prepared the data. Later delays grow. */
 const POLL_MS = 400;
 const MAX_POLL_MS = 3000;
 
 export interface Progress {
   state: "waiting" | "preparing" | "fetching" | "ready" | "failed";
-  /** Number of bytes received, and their total (0 until it is known). */
+  /** Number of bytes received, and the total to receive (0 until it is known). */
   receivedBytes: number;
   totalBytes: number;
   /** Why fetching failed. */
@@ -243,10 +243,10 @@ function whenIdle(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => requestIdleCallback(() => resolve(), { timeout: 1000 }));
 }
 
-// A source shared by the stage and everything around it; equal requests are sent once.
+// A source shared by the stage and everything around it. Equal requests are sent only once.
 
 const MAX_CACHED = 16;
-/** Slow operations. The kernel computes them in several incomplete replies. */
+/** Slow operations, for which the kernel sends several incomplete replies. */
 const INCREMENTAL_OPS = new Set([
   "stats",
   "minimap",
@@ -267,7 +267,7 @@ const INCREMENTAL_OPS = new Set([
 type ReplyListener = (op: string, request: Record<string, unknown>, reply: Reply) => void;
 
 /**
- * A source that sends equal requests for the same window once. For example, the stage and the
+ * A source that sends equal requests for the same window only once. For example, the stage and the
  * toolbar both show the shares of the view.
  */
 export class ObservedSource implements Source {
@@ -281,7 +281,7 @@ export class ObservedSource implements Source {
     return this.inner.status;
   }
 
-  /** Receive every reply, including those to other callers. */
+  /** Receive every reply, including replies to other callers. */
   onReply(listener: ReplyListener): void {
     this.replyListeners.push(listener);
   }
@@ -291,7 +291,7 @@ export class ObservedSource implements Source {
     this.failureListeners.push(listener);
   }
 
-  /** Discard all replies, after the scene has changed. */
+  /** Discard all replies after the scene has changed. */
   clearCache(): void {
     this.memo.clear();
   }
@@ -331,7 +331,7 @@ export class ObservedSource implements Source {
   };
 }
 
-/** Return the window in whole ns, as the stage does: equal views make equal requests. */
+/** Return the window in whole ns, as the stage does, so that equal views make equal requests. */
 export function wholeNsWindow(span: Span): { start: number; end: number } {
   const start = Math.floor(span[0]);
   return { start, end: Math.max(Math.ceil(span[1]), start + 1) };
@@ -347,7 +347,7 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /**
- * Longest time that the kernel may spend on one reply, and the size limit of the reply. The page
- * requests the remainder next, unless the view has moved by then.
+ * Longest time that the kernel may spend on one reply, and the size limit of a reply. The page then
+ * requests the remainder, unless the view has moved.
  */
 export const REPLY_BUDGET_MS = 30;

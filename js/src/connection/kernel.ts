@@ -23,22 +23,22 @@ export interface MessageModel {
 }
 
 /**
- * Events that a model emits when its kernel restarts or the connection closes. A kernel that is
- * shut down causes no event: sending fails then.
+ * Events that a model emits when its kernel restarts or the connection closes. Shutting down a
+ * kernel causes no event, but sending then fails.
  */
 const END_EVENTS = ["comm_live_update", "comm:close"] as const;
 
 /** A kernel that has not answered for this long is shown as busy. */
 export const BUSY_AFTER_MS = 700;
-/** Interval between checks whether a busy kernel was shut down. */
+/** Interval at which a busy kernel is checked for a shutdown. */
 const CHECK_INTERVAL_MS = 1000;
 
 type Status = Source["status"];
 
-/** Two views of one model receive each other's replies, so their tokens must differ. */
+/** Make a token that is unique, because views of one model receive each other's replies. */
 function makeViewToken(): string {
   const randoms = new Uint32Array(2);
-  // Unlike randomUUID, getRandomValues is available over plain http.
+  // Unlike randomUUID, getRandomValues is available over plain HTTP.
   globalThis.crypto.getRandomValues(randoms);
   return Array.from(randoms, (random) => random.toString(36)).join("");
 }
@@ -47,7 +47,7 @@ export function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** The name of the program that replies, for texts, and the way to start it again. */
+/** What user texts call the program that replies, and how to start it again. */
 export interface HostTerms {
   /** Subject of a sentence, capitalized. */
   who: string;
@@ -70,7 +70,7 @@ function termsOf(manager: unknown): HostTerms {
   return { ...NOTEBOOK_TERMS, ...(manager.words as Partial<HostTerms> | null) };
 }
 
-/** Return the bytes of a view, without the rest of a larger buffer. */
+/** Return the bytes of a view, excluding the rest of a larger buffer. */
 function bytesOf(view: DataView | undefined): ArrayBuffer | null {
   if (view === undefined) return null;
   const { buffer, byteOffset, byteLength } = view;
@@ -87,7 +87,7 @@ export class KernelSource implements Source {
     { path: string | null; resolve(reply: Reply): void; reject(error: Error): void }
   >();
   private requestCount = 0;
-  /** The file that the kernel did not replace. Repeating the request replaces it. */
+  /** The file that the kernel refused to overwrite. Repeating the request overwrites it. */
   private refusedPath: string | null = null;
   private readonly statusSignal = signal<Status>("live");
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
@@ -150,7 +150,7 @@ export class KernelSource implements Source {
       this.failAll();
       return;
     }
-    // The request is sent anyway: a reply would show that the kernel is alive.
+    // The request is sent anyway, because a reply would show that the kernel is alive.
     if (this.statusSignal.peek() === "none") this.failAll();
     else if (this.busyTimer === undefined) this.restartTimer();
   }
@@ -202,14 +202,14 @@ export class KernelSource implements Source {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     if (this.pending.size === 0) {
-      // Without pending requests, the kernel counts as live, unless it has ended.
+      // Without pending requests, the kernel counts as live unless it has ended.
       if (this.statusSignal.peek() !== "none") this.statusSignal.value = "live";
       return;
     }
     this.busyTimer = setTimeout(() => this.onSilence(), BUSY_AFTER_MS);
   }
 
-  /** Handle a lack of replies: the kernel is busy or has ended. */
+  /** Handle missing replies, which indicate that the kernel is busy or has ended. */
   private onSilence(): void {
     if (this.hasEnded()) {
       this.failAll();
@@ -220,11 +220,11 @@ export class KernelSource implements Source {
   }
 }
 
-// Ask the notebook whether its kernel has ended: a kernel that is shut down sends nothing.
+// Ask the notebook whether its kernel has ended, because a kernel sends nothing on shutdown.
 
 const ENDED_STATES = new Set<unknown>(["dead", "terminating"]);
 
-/** Return a check for whether the kernel has ended; always false if the notebook cannot tell. */
+/** Return a check for whether the kernel has ended. It is always false if this is unknown. */
 function makeEndCheck(manager: unknown): () => boolean {
   const kernel = kernelOf(manager);
   if (kernel === null) return () => false;
@@ -232,19 +232,19 @@ function makeEndCheck(manager: unknown): () => boolean {
     ENDED_STATES.has(kernel.status) || kernel.isDisposed === true || kernelOf(manager) === null;
 }
 
-/** The widget manager of JupyterLab exposes the kernel; others do not. */
+/** Return the kernel, which only the widget manager of JupyterLab exposes. */
 function kernelOf(manager: unknown): { status?: unknown; isDisposed?: unknown } | null {
   if (manager === null || typeof manager !== "object" || !("kernel" in manager)) return null;
   const { kernel } = manager;
   return typeof kernel === "object" ? kernel : null;
 }
 
-// Retry requests: interrupting a cell also interrupts the request that the kernel handles.
+// Retry requests, because interrupting a cell also interrupts the kernel's current request.
 
 /** Pause before each retry. If the last retry is interrupted, the request fails. */
 export const RETRY_DELAYS_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
-/** Return the reply, retrying if the kernel was interrupted. Writes are not repeated. */
+/** Return the reply, retrying if the kernel was interrupted. Writes are not retried. */
 export async function askWithRetries<T>(
   op: string,
   ask: () => Promise<T>,

@@ -4,7 +4,7 @@
  *     report.html#?view=12000_34000&ranks=0-3.5&query=kind+in+%5B%27compute%27%5D
  *
  * The page updates its address whenever the view changes, and opening an address restores the
- * state. Addresses may come from anywhere, so parts that this job does not have are left out.
+ * state. Addresses may come from anywhere, so parts that do not exist in this job are ignored.
  */
 
 import { runsOf } from "../facts/rank_text";
@@ -24,12 +24,12 @@ import {
   STATE_KEYS,
 } from "./store";
 
-/** Chat and mail programs cut longer links, so longer fragments are not read. */
+/** Longer fragments are not read, because chat and mail programs truncate longer links. */
 const MAX_LENGTH = 8000;
 const MAX_TEXT_LENGTH = 1000;
 const FOLLOW_MS = 300;
 
-/** Return the link to a view with the state `text`; null without an address or a text. */
+/** Return the link to a view with the state `text`; null if the address or `text` is null. */
 export function linkTo(model: Model, text: string | null): string | null {
   const address = addressTrait(model);
   return address === null || text === null ? null : withState(address.base, text);
@@ -38,13 +38,13 @@ export function linkTo(model: Model, text: string | null): string | null {
 const withState = (base: string, text: string): string =>
   text === "" ? base.replace(/#$/, "") : `${base}?${text}`;
 
-/** Return the link to the state of a view; null without an address or if the state is too long. */
+/** Return the link to a view's state; null without an address or if the state is too long. */
 export function linkOf(model: Model, state: SharedState, { range }: Scene): string | null {
   const panels = changedPanels(model);
   return linkTo(model, encodeState({ ...state, view: state.view ?? range }, panels));
 }
 
-/** Return the state of a view as text. A window that equals `range`, the default, is omitted. */
+/** Return a view's state as text. A window equal to `range`, the default, is omitted. */
 export function stateText(state: Model, range: Span, panels: PanelIds | null = null) {
   const entries = STATE_KEYS.map((key) => [key, state.get(key) ?? INITIAL_STATE[key]]);
   const shared = Object.fromEntries(entries) as SharedState;
@@ -56,7 +56,7 @@ export function addressTrait(model: Model): ViewAddress | null {
   return (model.get("_address") ?? null) as ViewAddress | null;
 }
 
-/** Apply the state in the model's address. Return a sentence about omitted parts, or "". */
+/** Apply the state in the model's address. Return a sentence about ignored parts, or "". */
 export function applyAddress(model: Model, state: Model, scene: Scene): string {
   const address = addressTrait(model);
   if (address === null || address.state === "") return "";
@@ -84,7 +84,7 @@ export function followAddress(
   const write = (): void => {
     const address = addressTrait(model);
     if (address?.isPage !== true || signal.aborted) return;
-    // The user has opened another address, whose event has not arrived yet.
+    // The user has opened another address, but its event has not arrived yet.
     if (splitPageAddress()[0] !== address.base) return;
     const href = withState(address.base, text() ?? "");
     try {
@@ -106,20 +106,20 @@ export function followAddress(
   writeLater();
 }
 
-/** Return the traits on which the address of a view depends. */
+/** Return the traits on which a view's address depends. */
 export function addressChanges(model: Model, state: Model): (readonly [Model, string])[] {
   return [...STATE_KEYS.map((key) => [state, key] as const), [model, "panels"]];
 }
 
-/** Return the panels of a view; null if its address need not list them. */
+/** Return a view's panels; null if its address need not list them. */
 export function changedPanels(model: Model): PanelIds | null {
   const panels = model.get("panels") as PanelIds | undefined;
   return panels === undefined || isSameJson(panels, addressTrait(model)?.panels) ? null : panels;
 }
 
-// The state as text. `-`, `.`, `_` and `*` need no escaping in addresses.
+// The state as text. In addresses, `-`, `.`, `_` and `*` need no escaping.
 
-/** Return the parts of a state that differ from the initial one; null if the text is too long. */
+/** Return the parts of a state that differ from the initial state; null if the text is too long. */
 export function encodeState(state: SharedState, panels: PanelIds | null = null): string | null {
   const { view, selected_event: event, search, color, pinned, ranks_from: from, scope } = state;
   const selection: SelectionJson = { ...FULL_SELECTION, ...state.selection };
@@ -151,13 +151,13 @@ export function encodeState(state: SharedState, panels: PanelIds | null = null):
 const rangeText = ([first, last]: readonly [number, number]): string =>
   first === last ? String(first) : `${first}-${last}`;
 
-/** Join the ids of a list. With rows of ids, each row begins with `*`. */
+/** Join the IDs of a list. If the IDs are in rows, each row begins with `*`. */
 function panelsText(panels: PanelIds): string {
   const isRows = panels.some((entry) => typeof entry !== "string");
   return isRows ? panels.map((row) => `*${[row].flat().join(".")}`).join("") : panels.join(".");
 }
 
-/** Reads the parts of a state and lists those that the job does not have. */
+/** Reads the parts of a state and lists the values that do not exist in the job. */
 class PartReader {
   readonly rejected: string[] = [];
   private readonly parts: URLSearchParams;
@@ -193,7 +193,7 @@ class PartReader {
   }
 }
 
-/** Return the state that a text describes, without parts the job lacks, and their names. */
+/** Return the state that a text describes, and the names of parts that the job lacks. */
 export function decodeState(text: string, scene: Scene, offered: readonly string[]) {
   const parts = new PartReader(text);
   const isColorOfJob = (value: string): value is TimelineColor =>
@@ -248,7 +248,7 @@ function readPanels(value: string, parts: PartReader, offered: readonly string[]
   return panels.length > 0 ? panels : undefined;
 }
 
-/** Return a function that returns its text if it is valid, otherwise undefined. */
+/** Return a function that returns a valid text unchanged, and otherwise undefined. */
 const onlyIf =
   <T extends string>(isValid: (value: string) => value is T) =>
   (value: string): T | undefined =>
@@ -288,7 +288,7 @@ function readWindow(value: string): [number | null, number | null] | undefined {
   return start !== null && end !== null && start > end ? undefined : [start, end];
 }
 
-/** Parse ranges such as `0-3.5` into ranks of the job. Each range must contain one. */
+/** Parse ranges such as `0-3.5` into ranks. Each range must contain a rank of the job. */
 function readRanks(value: string, scene: Scene): number[] | undefined {
   if (value === "") return [];
   const ranges = value.split(".").map((range) => {

@@ -1,4 +1,4 @@
-/** Bind the app of a widget to the state and the traces of the widget's model. */
+/** Bind a widget's app to the state and the traces of the widget's model. */
 
 import type { RenderProps } from "@anywidget/types";
 import { readScene } from "../protocol/scene";
@@ -9,7 +9,7 @@ import { listenTo, type Model } from "./store";
 
 export interface FollowedTraits {
   [key: string]: unknown;
-  /** Reference to the state widget. `link` changes it. */
+  /** Reference to the state widget, changed by `link`. */
   state: string;
   _scene: Scene;
 }
@@ -18,7 +18,7 @@ interface LinkedApp {
   attach(state: Model): void;
   setScene(scene: Scene): void;
   fail(title: string, error: unknown): void;
-  /** Show a sentence for a moment. */
+  /** Show a sentence briefly. */
   flash(text: string): void;
 }
 
@@ -39,7 +39,7 @@ function followTrait(
   listenTo(model, `change:${key}`, onChange, signal);
 }
 
-/** Make an app and bind it to the model's state and traces. If that fails, show the reason. */
+/** Make an app and bind it to the model's state and traces. On failure, show the reason. */
 export async function renderLinkedApp<T extends FollowedTraits>(
   { model, el, host, signal }: RenderProps<T>,
   failureTitle: string,

@@ -1,4 +1,4 @@
-/** A request that follows the view: sent at intervals while it moves; the newest reply is used. */
+/** A request that follows the view, sent at intervals while it moves. The newest reply is used. */
 
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 
@@ -20,7 +20,7 @@ export class ThrottledQuery<Op extends Operation, T> {
     private readonly onValue: (value: T | null) => void,
   ) {}
 
-  /** Send `request` soon, unless it equals the last one. */
+  /** Send `request` soon, unless it equals the previous request. */
   ask(request: Requests[Op]): void {
     const key = JSON.stringify(request);
     if (key === this.wantedKey) return;
@@ -33,7 +33,7 @@ export class ThrottledQuery<Op extends Operation, T> {
     }, this.waitMs);
   }
 
-  /** Make sure that a failed request can be sent again unchanged. */
+  /** Allow a failed request to be sent again unchanged. */
   retry(): void {
     if (!this.hasFailed) return;
     this.hasFailed = false;

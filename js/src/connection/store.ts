@@ -1,9 +1,9 @@
 /**
- * Bind a view to the model that it shares with the kernel and with linked views.
+ * Bind a view to the model it shares with the kernel and with linked views.
  *
- * A gesture changes a signal at once, and the model is saved at most every `SAVE_MS`. The kernel
+ * A gesture changes a signal at once; the model is saved at most once per `SAVE_MS`. The kernel
  * echoes each saved view. An echo of an older view is ignored, because it would move the view back.
- * When no gesture has occurred for `COMMIT_MS`, the state becomes an entry of the undo history.
+ * After `COMMIT_MS` without a gesture, the state becomes an entry of the undo history.
  */
 
 import { LIMITS } from "../facts/limits";
@@ -31,7 +31,7 @@ export function listenTo(
   signal.addEventListener("abort", () => model.off(event, listener), { once: true });
 }
 
-/** Return a trait as a signal. `read` converts the value of the trait, which may be undefined. */
+/** Return a trait as a signal. `read` converts the trait's value, which may be undefined. */
 export function traitSignal<T>(
   model: Model,
   name: string,
@@ -44,7 +44,7 @@ export function traitSignal<T>(
   return trait;
 }
 
-/** Set and save a trait of a model, unless it has this value already. */
+/** Set and save a trait of a model, unless it already has this value. */
 export function saveTrait(model: Model, name: string, value: unknown): void {
   if (isSameJson(model.get(name), value)) return;
   model.set(name, value);
@@ -54,7 +54,7 @@ export function saveTrait(model: Model, name: string, value: unknown): void {
 export type StateKey = keyof SharedState;
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
-/** Echoes of this many saved views are recognized; a busy kernel answers late. */
+/** Number of saved views whose echoes are recognized. A busy kernel echoes late. */
 const MAX_ECHOES = 50;
 
 export const INITIAL_STATE: SharedState = {
@@ -77,7 +77,7 @@ export function isColor(value: unknown): value is TimelineColor {
   return value === "kind" || value === "name" || value === "bound";
 }
 
-/** Convert a trait's value to its normal form; hosts send different forms. */
+/** Normalize a trait's value, whose form depends on the host. */
 function normalizeValue<K extends StateKey>(key: K, value: unknown): SharedState[K];
 function normalizeValue(key: StateKey, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
@@ -97,9 +97,9 @@ export class SharedStateStore {
   /** The state as a signal, for views that depend on it. */
   readonly stateSignal = signal<Readonly<SharedState>>(INITIAL_STATE);
   private readonly history = signal(readHistory(null));
-  /** The state at the last history entry, which the next entry will return to. */
+  /** The state at the last history entry, to which the next entry will return. */
   private readonly committed = signal<Readonly<SharedState>>(INITIAL_STATE);
-  /** Compare value by value: unchanged values are the same objects, and a set may be large. */
+  /** Compares values one by one, as unchanged values are identical and a set may be large. */
   private readonly isCommitted = computed(() =>
     STATE_KEYS.every((key) => isSameJson(this.stateSignal.value[key], this.committed.value[key])),
   );
@@ -108,7 +108,7 @@ export class SharedStateStore {
   );
   private readonly canRedo = computed(() => this.history.value.future.length > 0);
   private isMoving = false;
-  /** The views that were saved last. The host may send echoes of them. */
+  /** The most recently saved views, which the host may echo. */
   private savedViews: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;
@@ -123,12 +123,12 @@ export class SharedStateStore {
     return this.stateSignal.peek();
   }
 
-  /** Whether there is anything to undo or redo, as a value that components can observe. */
+  /** Whether there is anything to undo or redo, observable by components. */
   get steps(): { canUndo: boolean; canRedo: boolean } {
     return { canUndo: this.canUndo.value, canRedo: this.canRedo.value };
   }
 
-  /** Listen to changes by undo or from outside. They are to be shown, not written back. */
+  /** Listen to changes by undo or from outside, which are to be shown but not written back. */
   onChange(listener: (keys: ReadonlySet<StateKey>) => void): void {
     this.listeners.push(listener);
   }
@@ -166,7 +166,7 @@ export class SharedStateStore {
     this.notify(changed);
   }
 
-  /** Change values by a user gesture. `isMoving`: more changes follow, so saving can wait. */
+  /** Change values in response to a gesture. If `isMoving`, saving waits for further changes. */
   set(patch: Partial<SharedState>, isMoving = false): void {
     const changed = this.applyPatch(patch);
     this.isMoving = isMoving;
@@ -187,8 +187,7 @@ export class SharedStateStore {
 
   /**
    * Change values from outside the view, for example from a table. This adds one history entry and
-   * is shown like an external change. `together` is the name of an action that also changes other
-   * states.
+   * is shown like an external change. `together` names an action that also changes other states.
    */
   commitPatch(patch: Partial<SharedState>, together: string): void {
     this.flush();
@@ -242,7 +241,7 @@ export class SharedStateStore {
         const value = normalizeValue(key, raw);
         if (isSameJson(value, this.state[key])) continue;
         changed.add(key);
-        // The signal is set first, so that the event of the model is not taken for a new change.
+        // The signal is set first, so that the model's event is not mistaken for a new change.
         this.assign(key, value);
         this.model?.set(key, value);
       }
@@ -254,7 +253,7 @@ export class SharedStateStore {
     this.stateSignal.value = { ...this.state, [key]: value };
   }
 
-  /** Replace the history. The current state is the one after its last entry. */
+  /** Replace the history. The current state follows the history's last entry. */
   private setHistory(history: History): void {
     batch(() => {
       this.history.value = history;
@@ -299,7 +298,7 @@ export class SharedStateStore {
     this.saveTimer = 0;
     const { view } = this.state;
     this.savedViews = [...this.savedViews, JSON.stringify(view)].slice(-MAX_ECHOES);
-    // An ignored echo may have changed the view in the model, so it is always written.
+    // An ignored echo may have changed the model's view, so the view is always written.
     this.model?.set("view", view);
     this.model?.save_changes();
   }

@@ -1,4 +1,4 @@
-/** The grid of panels. Some heights depend on the panels beside them. */
+/** The grid of panels. The height of some panels depends on adjacent panels. */
 
 import { isSameJson } from "../connection/store";
 import { h } from "../ui/dom";
@@ -9,9 +9,9 @@ import type { PaneSet } from "./panels";
 /** Minimum and maximum height of the timeline, in px. */
 export const MIN_PX = 220;
 const MAX_PX = 560;
-/** To fill free space, the timeline may exceed its natural height by this factor. */
+/** The timeline may exceed its natural height by this factor to fill free space. */
 const MAX_STRETCH = 1.35;
-/** Free space up to this height is always filled, so that a rank can be opened. */
+/** Free space up to this height is always filled, to leave room for opening a rank. */
 const ROOMY_PX = 440;
 
 /** Panels in bands of columns, separated by lines. */
@@ -26,7 +26,7 @@ export class PanelGrid {
     private readonly ctx: DashContext,
     private readonly panes: PaneSet,
     private readonly status: HTMLElement,
-    /** The text about panels for which the job has no data. */
+    /** Element that names the panels for which the job has no data. */
     private readonly leftOut: HTMLElement,
   ) {}
 
@@ -59,8 +59,8 @@ export class PanelGrid {
   }
 
   /**
-   * Set the height of the timeline, then fill the tables. A selection changes which ranks are
-   * shown, but not the height, unless `always` is set.
+   * Set the timeline's height, then fill the tables. A selection changes which ranks are shown, but
+   * not the height, unless `always` is set.
    */
   fitTimeline({ always = false } = {}): void {
     const { timeline, selectionState, height: chosenHeight } = this.ctx;
@@ -86,13 +86,13 @@ export class PanelGrid {
     const columnHeight = this.el.firstElementChild?.clientHeight ?? 0;
     const minHeight = drawer === null ? columnHeight / 2 : MIN_PX;
     timeline.height = Math.max(columnHeight - otherHeight, minHeight);
-    // A drawer that opens makes the lanes lower; keep the row of its event visible.
+    // Opening a drawer makes the lanes lower, so scroll the row of its event into view.
     const { brief } = timeline.picking;
     if (drawer !== null && drawer !== this.drawer && brief !== null) timeline.rows.show(brief.lane);
     this.drawer = drawer;
   }
 
-  /** Return the height for all rows of the timeline, stretched a little to match its neighbors. */
+  /** Return the height of all timeline rows, stretched a little to match adjacent panels. */
   private naturalHeight(): number {
     const { timeline } = this.ctx;
     const needed = Math.min(Math.max(timeline.ctx.stage.contentHeight(), MIN_PX), MAX_PX);
@@ -114,7 +114,7 @@ export class PanelGrid {
     return panels.reduce((sum, id) => sum + this.panes.heightOf(id), 0);
   }
 
-  /** Return by how much the highest column beside a panel's exceeds it; -Infinity if none. */
+  /** Return how much taller than a panel's the tallest adjacent column is; -Infinity if none. */
   private heightBeside(id: string): number {
     const has = ({ panels }: LayoutColumn): boolean => panels.includes(id);
     const band = this.layout?.bands.find((columns) => columns.some(has)) ?? [];

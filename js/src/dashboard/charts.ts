@@ -13,7 +13,7 @@ const CHART_DEFINITIONS = { ...DEFINITIONS, heatmap: HEATMAP };
 
 export const CHART_IDS: readonly string[] = Object.keys(CHART_DEFINITIONS);
 
-/** Return the definition with this word for devices in its texts. */
+/** Return the definition with `device` as the word for devices in its texts. */
 function forDevice(definition: Definition, device: string): Definition {
   return { ...definition, attrs: { ...definition.attrs, device_word: device } };
 }

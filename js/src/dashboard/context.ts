@@ -33,21 +33,21 @@ import { DashSelection } from "./selection_state";
 export interface DashOptions {
   scene: Scene;
   source: Source;
-  /** The state that linked views share. */
+  /** The state shared by linked views. */
   state: Model;
-  /** The traits of the dashboard. */
+  /** The dashboard's traits. */
   model: Model;
   signal: AbortSignal;
   makeChart: MakeChart;
-  /** The kernel and the data fetched from it for use without a kernel; null in saved pages. */
+  /** The kernel and the data fetched from it for use without it; null in saved pages. */
   live: LiveSource | null;
 }
 
 interface JobFacts {
-  /** The panels for which the files of the job have data. */
+  /** The panels for which the job's files have data. */
   panels?: string[];
   format?: string;
-  /** Panels that would be empty, grouped by the kind of data that the files lack. */
+  /** Panels that would be empty, grouped by the kind of data missing from the files. */
   left_out?: Record<string, string[]>;
 }
 
@@ -61,20 +61,20 @@ export class DashContext {
   readonly selectionState: DashSelection;
   /** Data of all panels except the heatmap. */
   readonly data: PanelData<SelectionJson>;
-  /** Totals of the selection, independent of the scope that panels show. */
+  /** Totals of the selection, regardless of the scope that panels show. */
   readonly totals: PanelData<SelectionJson>;
 
-  // Traits of the model that linked views do not share.
+  // The model's traits that linked views do not share.
   /** Whether similar ranks are folded; null if the user has not decided. */
   readonly folded: ReadonlySignal<boolean | null>;
   /** Height of the timeline; null to fit its contents. */
   readonly height: ReadonlySignal<number | null>;
   readonly metric: ReadonlySignal<string>;
-  /** Whether ranks wait for each other; true until a heatmap of the whole job shows no waiting. */
+  /** Whether ranks wait for each other. True until a heatmap of the whole job shows no waiting. */
   readonly hasWaits = signal(true);
-  /** Whether a reply with the headline is still to come. */
+  /** Whether the reply with the headline has not arrived yet. */
   readonly isHeadlinePending = signal(true);
-  /** Null until it is loaded. Contains the ranks to mark. */
+  /** Contains the ranks to mark. Null until loaded. */
   readonly headline: ReadonlySignal<HeadlineFacts | null>;
   readonly panelChoice: ReadonlySignal<PanelChoice>;
 
@@ -84,7 +84,7 @@ export class DashContext {
     const scene = this.scene.value;
     return findIdlePanels({ ...scene, problems: problemLines(scene).length });
   });
-  /** The ranks that charts draw together. */
+  /** The ranks that charts draw as one row. */
   readonly folding = signal<FoldingState>({
     isOffered: false,
     isOn: false,
@@ -93,7 +93,7 @@ export class DashContext {
   });
   /** Whether the view fills its page or tab with columns. */
   readonly isFilled = signal(false);
-  /** The window of the timeline, or the window that it is moving to. */
+  /** The timeline's window, or the window that it is moving to. */
   view: Span;
   /** Set when the panel that contains the timeline is created. */
   timeline!: TimelineApp;
@@ -137,12 +137,12 @@ export class DashContext {
     return this.model.get("_about") ?? {};
   }
 
-  /** The address of the view; null in notebooks. */
+  /** The view's address; null in notebooks. */
   get address(): ViewAddress | null {
     return addressTrait(this.model);
   }
 
-  /** Return the link to what is shown; null if the selection is too long for a link. */
+  /** Return a link to what is shown; null if the selection is too long for a link. */
   link(): string | null {
     return linkOf(this.model, this.timeline.ctx.shared.state, this.scene.peek());
   }
@@ -152,7 +152,7 @@ export class DashContext {
     return this.model.get("_fills") === true;
   }
 
-  /** The panels for which the files of the job have data; all panels if unknown. */
+  /** The panels for which the job's files have data; all panels if unknown. */
   get offeredPanels(): readonly string[] {
     return this.jobFacts.panels ?? PANELS.map(({ id }) => id);
   }
@@ -192,7 +192,7 @@ export class DashContext {
     return this.data.state(id).value.frame;
   }
 
-  /** Totals of the selection; null until they are loaded. */
+  /** Totals of the selection; null until loaded. */
   get selectionTotals(): PanelFrame | null {
     const { frame, isStale } = this.totals.state("summary").value;
     return isStale ? null : frame;

@@ -2,7 +2,7 @@
 
 import type { SelectionJson } from "../protocol/source";
 
-/** A piece of a sentence: text, or a rank to select. `fact`: no other rank waits for it. */
+/** A piece of a sentence: text, or a rank to select. With `fact`, no other rank waits for it. */
 export type HeadlinePiece = string | { rank: number; text?: string; fact?: boolean };
 
 export interface Finding {
@@ -16,7 +16,7 @@ export interface HeadlineFacts {
   more: HeadlinePiece[][];
   /** The ranks that other ranks wait for. */
   late_ranks?: number[];
-  /** The ranks in pieces with `fact`. */
+  /** The ranks of the pieces with `fact`. */
   fact_ranks?: number[];
   /** In order of importance. */
   findings?: Finding[];

@@ -6,7 +6,7 @@ import type { DashContext } from "./context";
 import { type HeadlinePiece, rankText } from "./findings";
 import type { DashSelection } from "./selection_state";
 
-/** At most this many findings are offered in one place. */
+/** Maximum number of findings offered in one place. */
 const MAX_FINDINGS = 4;
 
 export function Headline({ ctx }: { ctx: DashContext }) {
@@ -52,7 +52,7 @@ function Piece(props: { piece: HeadlinePiece; selectionState: DashSelection }) {
   );
 }
 
-/** Buttons for the first findings that have a window, or for those that have none. */
+/** Buttons for the first findings, either with a window or without one (`isWindow`). */
 export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: boolean }) {
   const findings = ctx.headline.value?.findings ?? [];
   return (
@@ -61,7 +61,7 @@ export function FindingButtons({ ctx, isWindow }: { ctx: DashContext; isWindow: 
         .filter(({ selection }) => (selection.start_ns !== null) === isWindow)
         .slice(0, MAX_FINDINGS)
         .map((finding) => (
-          // The accessible name is the visible text; the hint is the description.
+          // The visible text is the accessible name; the hint is the description.
           <Button
             key={finding.label}
             text={finding.label}

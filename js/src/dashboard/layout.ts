@@ -1,6 +1,6 @@
 /** Arrange panels in columns and bands for a given width. */
 
-/** Panel ids, either as one list or as rows. */
+/** Panel IDs, either as one list or as rows. */
 export type PanelChoice = readonly string[] | readonly (readonly string[])[];
 
 export interface LayoutColumn {
@@ -17,11 +17,11 @@ export interface PanelLayout {
   statusAfter: number;
 }
 
-/** Below this width, in px, panels are in a single column. */
+/** Minimum width, in px, for more than one column. */
 const PAIRS_FROM = 900;
-/** From this width on, in px, a view that fills its window has separately scrolling columns. */
+/** Minimum width, in px, at which a view that fills its window has separately scrolling columns. */
 const COLUMNS_FROM = 1100;
-/** From this width on, in px, there are columns on both sides of the timeline. */
+/** Minimum width, in px, for columns on both sides of the timeline. */
 const THREE_FROM = 1640;
 const LEFT_PX = 396;
 const MIDDLE_PX = 1000;
@@ -68,10 +68,10 @@ const THREE_COLUMNS = [
   ["selection", "kernels", "mpi_routines", "problems"],
 ];
 
-/** Panels of text, too low to fill a column next to charts. */
+/** Text panels, which are too low to fill a column next to charts. */
 const TEXTS: ReadonlySet<string> = new Set(["selection", "problems"]);
 
-/** Relative widths of panels that are wider than the panels beside them. */
+/** Relative widths of panels that are wider than adjacent panels. */
 const COLUMN_SHARES: Record<string, number> = {
   timeline: 2,
   heatmap: 2,
@@ -83,7 +83,7 @@ function isRowsChoice(choice: PanelChoice): choice is readonly (readonly string[
   return choice.some((entry) => typeof entry !== "string");
 }
 
-/** Return the panels that have nothing to show or to compare in a job. They are not laid out. */
+/** Return the panels that have nothing to show or compare in a job. They are not laid out. */
 export function findIdlePanels(job: {
   ranks: readonly unknown[];
   steps: readonly unknown[];
@@ -110,7 +110,7 @@ export function leftOutText(
   return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
-/** Lay out panels. `fills`: the view is alone in its window and may have separate columns. */
+/** Lay out panels. With `fills`, the view is alone in its window and may have separate columns. */
 export function computeLayout(width: number, choice: PanelChoice, fills = false): PanelLayout {
   const shown = [...new Set(shownIds(choice))];
   const hasRoom = width >= COLUMNS_FROM || shown.join() === "timeline";
@@ -130,7 +130,7 @@ export function computeLayout(width: number, choice: PanelChoice, fills = false)
   return { name, bands: bandRows.map(rowBand), statusAfter };
 }
 
-/** Return the panels of the left, middle and right column of a view that fills its window. */
+/** Return the panels in the left, middle and right column of a view that fills its window. */
 function columnsOf(width: number, shown: readonly string[]): string[][] {
   const placed = presentIn(THREE_COLUMNS, shown);
   const [left = [], middle = [], right = []] = placed;
@@ -158,7 +158,7 @@ function rowBand(ids: readonly string[]): LayoutColumn[] {
 function sizeColumns(width: number, columns: readonly string[][]): LayoutColumn[] {
   const [minWidth, maxWidth] = RIGHT_PX;
   const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, minWidth), maxWidth);
-  // If the middle column is empty, the other two share the width equally.
+  // If the middle column is empty, the left and right column have the same width.
   const isEqual = columns[1]!.length === 0;
   const widths = [`${LEFT_PX}px`, fractionTrack(1), `${right}px`];
   const all = columns.map((panels, index) => ({
@@ -172,7 +172,7 @@ function fractionTrack(share: number): string {
   return `minmax(0, ${share}fr)`;
 }
 
-/** Return the panels after showing or hiding one of them. */
+/** Return the panels after showing or hiding a panel. */
 export function choiceWithPanel(choice: PanelChoice, id: string, on: boolean): PanelChoice {
   if (isRowsChoice(choice)) {
     const rows = choice

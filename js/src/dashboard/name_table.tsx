@@ -1,4 +1,4 @@
-/** A table of names in the dashboard: a click selects a name, a text field filters them. */
+/** A table of names in the dashboard. A click selects a name; a text field filters the names. */
 
 import { useSignal } from "@preact/signals";
 import type { VNode } from "preact";
@@ -18,14 +18,14 @@ export interface TableSpec {
   /** The noun for rows that are not names. */
   rows?: string;
   title: string;
-  /** Return the description. `ranks`: those in the figures (null: all); `device`: a word for it. */
+  /** Return the description. The figures cover `ranks` (null: all); `device` is a word for GPUs. */
   about(frame: PanelFrame, ranks: readonly number[] | null, device: string): string;
   columns(frame: PanelFrame, device: string): readonly DashColumn[];
-  /** Return the text after the number of names that the frame leaves out. */
+  /** Return the text that follows the number of omitted names. */
   foot?(frame: PanelFrame): string;
-  /** Whether rows are files of ranks, and a click selects the ranks. */
+  /** Whether rows are rank files and a click selects the ranks. */
   selectsRanks?: boolean;
-  /** Whether rows list their events, and a click selects these. */
+  /** Whether rows list their events and a click selects those. */
   selectsEvents?: boolean;
 }
 
@@ -35,10 +35,10 @@ export interface PanelNumbers {
   chosen: ChartSelection;
 }
 
-/** The prefix of autograd's operators, which is long and does not identify them. */
+/** The prefix of autograd operators, which is long and does not identify them. */
 const AUTOGRAD_PREFIX = /^autograd::engine::evaluate_function: /;
 
-/** A table of names: a click selects a name, and a click with Ctrl adds it to the selection. */
+/** A table of names. A click selects a name; a click with Ctrl adds the name to the selection. */
 export function NameTable({
   ctx,
   id,
@@ -90,7 +90,7 @@ export function NameTable({
         filter={filter.value}
         namesOf={(row) => ["name", "short", "label"].map((column) => String(row(column) ?? ""))}
         isOn={isOn}
-        // If only names in other tables are selected, no row of this table is faint.
+        // If only names in other tables are selected, this table has no faint rows.
         isFaint={rows.some(isOn)}
         press={press}
         rowNoun={spec.rows}
@@ -101,13 +101,13 @@ export function NameTable({
   );
 }
 
-/** Return the events of a row as pairs of rank and id; none if there are too many to list. */
+/** Return a row's events as pairs of rank and ID; none if there are too many to list. */
 function eventsOf(row: RowReader): [rank: number, id: number][] {
   const text = String(row("events") ?? "");
   return text === "" ? [] : (JSON.parse(text) as [number, number][]);
 }
 
-/** Select the events of a row, with `add` in addition to selected events, or deselect them. */
+/** Select a row's events, or deselect them. With `add`, keep the other selected events. */
 function chooseEvents(
   { selectionState, timeline }: DashContext,
   id: string,
@@ -127,14 +127,14 @@ function chooseEvents(
   selectionState.select(isSameJson(next, FULL_SELECTION) ? null : next, id);
 }
 
-/** Return the text below the last row about names that the frame leaves out. */
+/** Return the text below the last row, which counts the omitted names. */
 function footText(spec: TableSpec, frame: PanelFrame, drawn: number): string {
   const left = Number(frame.attrs.total ?? frame.rows) - frame.rows;
   if (spec.foot === undefined || left <= 0 || drawn < frame.rows) return "";
   return `${formatCount(left)} ${spec.foot(frame)}.`;
 }
 
-/** Return readers of the rows. Equal short forms of different names are made distinct. */
+/** Return a reader for each row. Equal short forms of different names are made distinct. */
 function rowReaders({ columns }: PanelFrame): RowReader[] {
   const names = (columns.name ?? []).map(String);
   const short = (columns.short ?? names).map((name) =>

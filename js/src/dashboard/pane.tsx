@@ -20,7 +20,7 @@ interface PaneProps {
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
   draw(numbers: PanelNumbers): VNode;
-  /** Controls next to the title while nothing is drawn. */
+  /** Controls next to the title of a panel that draws nothing. */
   tools(): VNode | null;
   retry(): void;
 }
@@ -33,7 +33,7 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
-    // The estimated height is kept until similar ranks share rows: the panels below do not move.
+    // The estimated height is kept until similar ranks share rows, so that panels below stay put.
     el.style.maxHeight = isFolding ? el.style.minHeight : "";
     el.style.overflowY = isFolding ? "auto" : "";
     if (!isFolding && (frame !== null || error !== null)) el.style.minHeight = "";
@@ -68,7 +68,7 @@ export function Pane({ ctx, id, el, state, draw, tools, retry }: PaneProps) {
   );
 }
 
-/** Return what to show instead of a panel's content; null if there is content. */
+/** Return what to show instead of a panel's content; null if the panel has content. */
 function placeholderOf(
   frame: PanelFrame | null,
   error: Error | null,
@@ -89,7 +89,7 @@ function placeholderOf(
   return <p>{capitalizeSentence(emptyPanelText(frame, "nothing here is selected"))}</p>;
 }
 
-/** Add ranks to mark and fold, and facts about the job. The same input gives the same object. */
+/** Add job facts and the ranks to mark and fold. The same input gives the same object. */
 function useMarkedFrame(
   frame: PanelFrame | null,
   { headline, folding, scene }: DashContext,
@@ -119,7 +119,7 @@ export function ChartPlace({ slot, frame, chosen: selected }: PanelNumbers & { s
   return <ElementSlot el={slot.el} />;
 }
 
-/** A chart with the selector of its measure next to the title. */
+/** A chart with the measure selector next to the title. */
 export function MeasuredChart({
   children,
   ...choice

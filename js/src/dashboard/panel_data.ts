@@ -1,6 +1,6 @@
 /**
- * The data of a dashboard's panels. It is requested when a panel is visible and its part of the
- * selection has changed. Earlier data is cached, so that undo shows it immediately.
+ * The data of a dashboard's panels, requested when a panel is visible and its part of the selection
+ * has changed. Earlier data is cached, so that undo shows it immediately.
  */
 
 import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
@@ -20,7 +20,7 @@ import {
 
 export interface PanelState {
   frame: PanelFrame | null;
-  /** Whether the frame belongs to an earlier selection, because the new one is still loading. */
+  /** Whether the frame belongs to an earlier selection because the new data is still loading. */
   isStale: boolean;
   error: Error | null;
 }
@@ -29,18 +29,18 @@ const NO_REPLY = { code: "no_answer", message: "The reply lacks this panel." } a
 const NO_DATA: PanelState = { frame: null, isStale: false, error: null };
 
 interface PanelEntry {
-  /** Key of the requested frame, and key of the frame that is shown. */
+  /** Keys of the requested frame and of the frame that is shown. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;
 }
 
 interface PanelRequester<Request> {
-  /** Return the part of a request on which the data of a panel depends. */
+  /** Return the part of a request on which a panel's data depends. */
   partOf(id: string, request: Request): unknown;
-  /** Return the data of panels, or errors. Panels missing from the result are requested next. */
+  /** Return panel data or errors. Panels missing from the result are requested next. */
   ask(ids: readonly string[], request: Request): Promise<Map<string, PanelFrame | Error>>;
-  /** Number of earlier frames that are cached per panel, for undo. */
+  /** Number of earlier frames cached per panel, for undo. */
   maxKeptFrames: number;
 }
 
@@ -50,7 +50,7 @@ export class PanelData<Request> {
   private readonly keptFrames = new Map<string, PanelFrame>();
   private wanted: { ids: readonly string[]; request: Request } | null = null;
   private inFlight = false;
-  /** Number of changes of the job. Replies to requests from before a change are discarded. */
+  /** Number of job changes so far. Replies to requests sent before a change are discarded. */
   private changeCount = 0;
 
   constructor(
@@ -100,7 +100,7 @@ export class PanelData<Request> {
     this.send();
   }
 
-  /** Mark all data as outdated, after the scene has changed. */
+  /** Mark all data as outdated after the scene has changed. */
   clear(): void {
     this.changeCount += 1;
     this.keptFrames.clear();
@@ -136,14 +136,14 @@ export class PanelData<Request> {
       });
   }
 
-  /** Show data, even if the request is outdated: it is newer than what is shown. */
+  /** Show data even if the request is outdated, because the data is newer than what is shown. */
   private setFrame(id: string, key: string, frame: PanelFrame): void {
     this.entry(id).shownKey = key;
     this.set(id, { frame });
     this.keep(id, key, frame);
   }
 
-  /** Cache a frame, and drop the oldest frames of its panel above the limit. */
+  /** Cache a frame, and drop the panel's oldest frames above the limit. */
   private keep(id: string, key: string, frame: PanelFrame): void {
     const name = `${id} ${key}`;
     this.keptFrames.delete(name); // moves the frame to the end, as the newest
@@ -158,7 +158,7 @@ export class PanelData<Request> {
   }
 }
 
-/** Return a requester for panels. The part of the selection that a panel writes is ignored. */
+/** Return a requester for panels. It ignores the part of the selection that a panel sets itself. */
 export function makePanelRequester(
   source: Source,
   signal: AbortSignal,
@@ -179,7 +179,7 @@ export function makePanelRequester(
   return { partOf: withoutOwnDimensions, maxKeptFrames: 12, ask };
 }
 
-/** Return a requester for the heatmap. Without device work, it replies with a note, not zeros. */
+/** Return a requester for the heatmap. Without device work, it replies with a note. */
 export function makeHeatmapRequester(
   source: Source,
   signal: AbortSignal,

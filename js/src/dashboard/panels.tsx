@@ -38,7 +38,7 @@ import { groupedTable, TABLES } from "./tables";
 
 const FOLLOW_DELAY_MS = 500;
 
-/** The state of panels that draw their own content and wait for no frame. */
+/** The state of panels that draw their own content and do not wait for a frame. */
 const SELF_STATE = signal<PanelState>({
   frame: { rows: 1, columns: {}, attrs: {} },
   isStale: false,
@@ -49,15 +49,15 @@ export class PaneSet {
   private readonly panes = new Map<string, HTMLElement>();
   private readonly heatmap: PanelData<Requests["heatmap"]>;
   private readonly visibility: VisibilityTracker;
-  /** Requests panels out of sight after a pause without changes, so that they can be printed. */
+  /** Requests panels out of sight once changes pause, so that they can be printed. */
   private readonly followLater: () => void;
-  /** Number of additional rows that fit in the column of each table. */
+  /** Number of additional rows that fit in each table's column. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   /** The grouping of each table whose rows are not names. */
   private readonly groupings = signal<Readonly<Record<string, string>>>({});
   private refreshing = false;
 
-  /** Panels that need no data and draw their own content, by id. */
+  /** Panels that need no data and draw their own content, keyed by ID. */
   private readonly ownPanels: Readonly<Record<string, () => VNode>>;
 
   constructor(
@@ -84,7 +84,7 @@ export class PaneSet {
     };
   }
 
-  /** Return the element of a panel. It is created on first access. */
+  /** Return a panel's element, which is created on first access. */
   pane(id: string): HTMLElement {
     const existing = this.panes.get(id);
     if (existing !== undefined) return existing;
@@ -116,7 +116,7 @@ export class PaneSet {
     return el;
   }
 
-  /** Return the height of a panel without the additional rows that fill its column. */
+  /** Return a panel's height without the additional rows that fill its column. */
   heightOf(id: string): number {
     const el = this.pane(id);
     const drawn = el.querySelectorAll(".hta-name-row").length - FIRST_ROWS;
@@ -140,7 +140,7 @@ export class PaneSet {
       this.refreshing = false;
       if (abortSignal.aborted) return;
       this.requestPanels([...this.panes].filter(([, el]) => this.visibility.isSeen(el)));
-      // With a kernel, panels that were never in sight would cost it computing time.
+      // With a kernel, requesting panels that were never in sight would cost it computing time.
       if (live === null || live.source.pageExtent === "all") this.followLater();
     });
   }
@@ -165,7 +165,7 @@ export class PaneSet {
     data.requestPanels(frames, selection);
   }
 
-  /** Change the default measure of the heatmap if no rank waits at any time of the job. */
+  /** Change the heatmap's default measure if no rank waits at any time of the job. */
   private noteWaits({ attrs, columns }: PanelFrame): void {
     const [start, end] = this.ctx.scene.peek().range;
     const isWholeJob = Number(attrs.start) <= start && Number(attrs.end) >= end;
@@ -177,7 +177,7 @@ export class PaneSet {
     for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.retry();
   }
 
-  /** Request all data again, after the scene has changed. */
+  /** Request all data again after the scene has changed. */
   clear(): void {
     for (const data of [this.ctx.totals, this.ctx.data, this.heatmap]) data.clear();
     this.ctx.hasWaits.value = true;
@@ -192,7 +192,7 @@ export class PaneSet {
     return groupedFrameId(id, this.groupingOf(id));
   }
 
-  /** Return the selector for what the rows of a table are; null if a panel has none. */
+  /** Return the selector of a table's grouping; null if the panel has none. */
   private groupingChoice(id: string): VNode | null {
     const { by, title } = findPanelKind(id);
     if (by === undefined) return null;
@@ -251,7 +251,7 @@ export class PaneSet {
   }
 }
 
-/** Idle and waiting times do not depend on which events are selected. */
+/** Return the selection for a metric: idle and waiting times ignore which events are selected. */
 function heatmapSelection(metric: string, selection: SelectionJson): SelectionJson {
   const isOfEveryEvent = isMetric(metric) && "every_event" in METRICS[metric];
   return isOfEveryEvent ? FULL_SELECTION : withoutOwnDimensions("heatmap", selection);
@@ -276,7 +276,7 @@ function SizesPanel({ slot, frame, chosen: selected }: Parameters<typeof ChartPl
   );
 }
 
-// The problems that readers found, those that concern the most events first.
+// The problems found by readers, in descending order of affected events.
 
 const FIRST_LINES = 4;
 const MAX_TITLE_LENGTH = 60;
@@ -313,7 +313,7 @@ function ProblemsPanel({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** Return title and text of a problem: the start of its detail; then count, ranks and the rest. */
+/** Return a problem's title, the start of its detail, and text: count, ranks, other detail. */
 function problemText({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
   const [first = "", ...sentences] = detail.split(/; |(?<=[.:]) /);
   const name =
@@ -324,7 +324,7 @@ function problemText({ kind, count, detail, ranks }: ProblemLine): { title: stri
   return { title: capitalize(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
 }
 
-// Estimated heights of panels, so that the page does not jump when charts appear.
+// Estimated panel heights, which keep the page from jumping when charts appear.
 
 /** Height of a panel's padding, title, two lines of description, legend and scale. */
 const PANE_CHROME_PX = 122;
@@ -333,7 +333,7 @@ const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 /** Assumed number of rows if similar ranks are folded. */
 const FOLDED_ROWS = 4;
 
-/** Return the height of a panel with one row per rank; null if it cannot be predicted. */
+/** Return the height of a panel with one row per rank; null if unpredictable. */
 function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
   if (!BY_RANK.has(id) || !scene.ranks.some(hasDevice)) return null;
   const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);

@@ -14,11 +14,11 @@ import { truncate } from "../ui/text";
 export interface Phrase {
   part: SelectionDimension;
   text: string;
-  /** The complete text, if the shown text is cut. */
+  /** The complete text, if the shown text is truncated. */
   full: string;
 }
 
-/** At most this many ranges of ranks, and names, are listed; more of them are counted. */
+/** Longest lists of rank ranges and of names. Longer lists are replaced by their count. */
 const MAX_RUNS = 4;
 const MAX_NAMES = 3;
 const MAX_TEXT_LENGTH = 40;
@@ -40,7 +40,7 @@ export function phrasesOf(
 ): Phrase[] {
   if (selection === null) return [];
   const { start_ns: start, end_ns: end, ranks, ids } = selection;
-  // A track of a single rank is given as the pair of rank and key.
+  // The track of a single rank is a pair of rank and key.
   const tracks = selection.tracks as readonly (string | [number, string])[] | null;
   const { names, kinds, rest: remaining } = parseClauses(selection.query);
   const out: Phrase[] = [];
@@ -87,7 +87,7 @@ function timeTexts(times: readonly number[], lastDigit: number): string {
   const roundedPower = Math.min(Math.max(lastDigit, 0), power);
   const step = 10 ** roundedPower;
   const counts = times.map((time) => Math.floor((Math.abs(time) + Math.floor(step / 2)) / step));
-  // Without decimals if all of them would be 0.
+  // Omit decimals if they would all be 0.
   const stepsPerUnit = 10 ** (power - roundedPower);
   const areWhole = counts.every((count) => count % stepsPerUnit === 0);
   const texts = counts.map((count, index) => {

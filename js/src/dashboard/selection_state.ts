@@ -1,4 +1,4 @@
-/** The selection of a dashboard and all ways to change it. Each change is a history entry. */
+/** The selection of a dashboard and the ways to change it. Each change is a history entry. */
 
 import { computed, type ReadonlySignal } from "@preact/signals";
 import { wholeNsWindow } from "../connection/answering";
@@ -41,7 +41,7 @@ export class DashSelection {
     const { scope } = this.shared.stateSignal.value;
     return scope === "selection" && this.selection.value === null ? "job" : scope;
   });
-  /** The window of figures that support no other limits; null for the view. */
+  /** The window of figures that support no other restriction; null for the view. */
   readonly figures = computed((): FigureWindow | null => {
     const scene = this.ctx.scene.value;
     if (this.scope.value === "view") return null;
@@ -74,12 +74,12 @@ export class DashSelection {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
-  /** The selection; if there is none, one that includes everything. */
+  /** The selection; without one, a selection that includes everything. */
   get chosen(): SelectionJson {
     return { ...FULL_SELECTION, ...this.selection.value };
   }
 
-  /** The selection that limits the figures, according to the scope. */
+  /** The selection that restricts the figures, depending on the scope. */
   get effective(): SelectionJson {
     const scope = this.scope.value;
     if (scope === "selection") return this.chosen;
@@ -118,7 +118,7 @@ export class DashSelection {
     this.ctx.bringIntoView("timeline");
   }
 
-  /** Set the selection. `ranksFrom`: the panel that set the ranks; `more`: further changes. */
+  /** Set the selection and the `more` values. `ranksFrom` is the panel that set the ranks. */
   select(selection: SelectionJson | null, ranksFrom = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : ranksFrom;
     const patch: Partial<SharedState> = selection === null ? { selected_event: null } : {};
@@ -126,7 +126,7 @@ export class DashSelection {
     this.commit({ ...patch, ...more, selection, ranks_from });
   }
 
-  /** Without a selection, the whole job is stored as `selection`: the next one then narrows it. */
+  /** Without a selection, the whole job is stored as `selection`, so the next one narrows it. */
   setScope(scope: FigureScope): void {
     this.commit({ scope: scope === "job" && this.selection.value === null ? "selection" : scope });
   }

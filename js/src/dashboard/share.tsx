@@ -16,7 +16,7 @@ import { headlineText } from "./findings";
 
 const PARQUET_TYPE = "application/vnd.apache.parquet";
 
-/** Return a file name without characters that some file systems do not allow. */
+/** Return a file name without characters that some file systems forbid. */
 function fileName(ctx: DashContext, name: string): string {
   return `${ctx.scene.value.title}-${name}`.replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
 }
@@ -33,7 +33,7 @@ export function panelExports(ctx: DashContext, id: string): MenuItem[] {
 }
 
 function tableExports(ctx: DashContext, id: string): MenuItem[] {
-  // The cells of the heatmap are not a table of rows.
+  // The heatmap's cells are not a table of rows.
   const frame = hasNumbers(id) ? ctx.frame(id) : null;
   if (frame === null) return [];
   const makeCsv = (): Promise<Blob> =>
@@ -62,7 +62,7 @@ function exportItem(
   return { text, press };
 }
 
-/** The menu of all ways to share what a dashboard shows. Panels have their own menus. */
+/** The menu that shares what a dashboard shows. Panels have their own menus. */
 export function ShareButton({ ctx }: { ctx: DashContext }) {
   const sheets = useMemo(() => {
     const sheet = (name: string, form: () => VNode): Popover =>
@@ -153,18 +153,18 @@ function TableForm({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** Return the table of a panel as a Parquet file, written by the kernel. */
+/** Return a panel's table as a Parquet file, written by the kernel. */
 async function fetchParquet({ source, signal }: DashContext, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
   return new Blob([buffer], { type: PARQUET_TYPE });
 }
 
-// The form for the name of a file that the kernel writes.
+// The form for naming a file that the kernel writes.
 
 const MAX_MB = 25;
 
-/** Write the page and return the message about it. */
+/** Write the page and return a message about it. */
 async function writePage({ source, signal }: DashContext, path: string): Promise<VNode | null> {
   try {
     const { reply } = await source.ask("save_html", { max_mb: MAX_MB, path }, signal);

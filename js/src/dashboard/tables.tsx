@@ -16,9 +16,9 @@ import { BarCell, countText, durationText, NameButton, numberOrNull } from "../u
 import { frameNote, withPrefix } from "../ui/text";
 import type { DashColumn, RowReader, TableSpec } from "./name_table";
 
-/** A rank is an outlier if its mean differs by more than this share. */
+/** Smallest share by which an outlier's mean differs. */
 const OUTLIER_MIN_EXCESS = 0.05;
-/** A slow rank is reported only with this many calls per rank: fewer are not comparable. */
+/** Minimum number of calls per rank at which a slow rank is reported; fewer prove nothing. */
 const MIN_COMPARED_CALLS = 5;
 
 function hasNonZero({ columns }: PanelFrame, column: string): boolean {
@@ -80,7 +80,7 @@ const barColumn = (
   ),
 });
 
-/** Return a column of the numbers `by`, shown from the width `from` on. */
+/** Return a column of the numbers `by`, shown if the table is at least `from` wide. */
 const numberColumn = (
   by: string,
   title: string,
@@ -96,7 +96,7 @@ const numberColumn = (
   cell: (row) => text(row(by)),
 });
 
-/** A column of strings. Empty strings are dashes; `late` cells have the colour of late ranks. */
+/** A column of strings. Empty strings become dashes; `late` cells have the late ranks' color. */
 const textColumn = (
   column: string,
   title: string,
@@ -124,7 +124,7 @@ const durationColumn = (column: string, title: string, hint: string, from?: numb
 const countColumn = (from?: number): DashColumn =>
   numberColumn("count", "count", "Number of calls, on all ranks", countText, from);
 
-/** Return the rank that is the outlier in every row with one; null if they differ. */
+/** Return the rank that is the outlier in all rows that have one; null if the ranks differ. */
 function outlierRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const isOutlier = (row: number): boolean =>
@@ -156,7 +156,7 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   );
 }
 
-/** Return the last column, about the outlier rank; none if there are no outliers. */
+/** Return the last column, which shows the outlier rank; none if there are no outliers. */
 function outlierColumn(frame: PanelFrame): DashColumn[] {
   if (!hasNonZero(frame, "odd_ratio")) return [];
   const rank = outlierRank(frame);
@@ -232,7 +232,7 @@ const KERNELS: TableSpec = {
   },
 };
 
-/** Return the kind that takes most of an operator's device time, by default compute. */
+/** Return the kind that takes most of an operator's device time; compute if no kind does. */
 function kindOfOperator(row: RowReader): Kind {
   const isMost = (column: string): boolean =>
     2 * Number(row(column) ?? 0) > Number(row("device_total_ns"));
@@ -273,7 +273,7 @@ function ClippedText({ text }: { text: string }) {
   );
 }
 
-/** Return the definition of a table by shape, module or source line, over the whole job. */
+/** Return the definition of a table by shape, module or source line over the whole job. */
 export function groupedTable({ title }: TableSpec, by: string): TableSpec {
   const name = title === "Operators" ? "operator" : "kernel";
   const nameOfWork = {
@@ -311,20 +311,20 @@ const GROUPING_HINTS: Readonly<Record<string, string>> = {
   "source line": "innermost Python line that launched it",
 };
 
-/** Return the last two parts of a module or file path. Other labels stay unchanged. */
+/** Return the last two parts of a module or file path. Other labels are unchanged. */
 function shortLabel(label: string, by: string): string {
   if (by === "module") return label.split(".").slice(-2).join(".");
   return by === "source line" ? label.split("/").slice(-2).join("/") : label;
 }
 
-/** Return a text about the ranks that the figures cover; "" for a job with one rank. */
+/** Return a text about the ranks in the figures; "" for a single-rank job. */
 function ranksSuffix(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
   if (frame.attrs.job_ranks === 1) return "";
   if (ranks === null) return `${before}all ranks together`;
   return `${before}${ranksText(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
 }
 
-/** Return a text about the rank that the last column compares with the others; "" if none. */
+/** Return a text about the rank that the last column singles out; "" if there is none. */
 function outlierSuffix(frame: PanelFrame): string {
   const comparesRanks = frame.columns.odd_rank?.some((rank) => rank !== null) ?? false;
   if (!comparesRanks) return "";
@@ -342,7 +342,7 @@ function secondsText(value: CellValue): string {
 }
 
 const sizeText = (value: CellValue): string => formatBytes(numberOrNull(value));
-/** Format a share. Below 1 % it has one significant digit, so that it does not read 0 %. */
+/** Format a share. Shares below 1 % have one significant digit, to avoid showing 0 %. */
 const shareText = (value: CellValue): string => {
   const part = numberOrNull(value);
   if (part === null || part <= 0 || part >= 0.01) return formatShare(part);
@@ -460,7 +460,7 @@ const MESSAGES: TableSpec = {
       isNumber: true,
       cell: (row) => formatSizeRange(Number(row("size_lo")), Number(row("size_hi"))),
     },
-    // The shares are to be compared, so narrow tables keep them.
+    // Narrow tables keep the shares because they are meant to be compared.
     {
       ...barColumn("time_s", "time", "Time of all calls, all ranks together", secondsText),
       from: 400,

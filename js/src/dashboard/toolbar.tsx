@@ -46,7 +46,7 @@ export function DashToolbar({ ctx, full }: { ctx: DashContext; full: FullWindow 
   );
 }
 
-/** The menu that shows and hides panels. The last one that it added is scrolled into view. */
+/** The menu that shows and hides panels. The most recently added panel is scrolled into view. */
 function PanelsMenu({ ctx }: { ctx: DashContext }) {
   const { shownPanels, idlePanels, device } = ctx;
   const addedPanel = useRef("");
@@ -83,7 +83,7 @@ function PanelsMenu({ ctx }: { ctx: DashContext }) {
   );
 }
 
-/** The title and facts of the job, with a badge that opens the list of its problems. */
+/** The job's title and facts, with a badge that opens the list of problems. */
 function JobName({ ctx }: { ctx: DashContext }) {
   const scene = ctx.scene.value;
   const { format = "" } = ctx.jobFacts;
@@ -138,7 +138,7 @@ function groupPanels(ids: readonly string[]): typeof PANELS {
   return groups.flatMap((group) => offered.filter((panel) => panel.group === group));
 }
 
-/** The selector of the scope of all figures: panels, legend, the timeline's column of totals. */
+/** The selector of the scope of all figures: panels, legend, and the timeline's totals column. */
 function ScopeChoice({ ctx: { selectionState, scene, timeline } }: { ctx: DashContext }) {
   const isPart = scene.value.part !== undefined && scene.value.part !== null;
   const choose = (scope: FigureScope): void => {

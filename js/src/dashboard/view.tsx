@@ -19,7 +19,7 @@ import { PaneSet } from "./panels";
 import { selectionText } from "./selection";
 import { DashToolbar } from "./toolbar";
 
-/** While the view moves, the figures of the visible window are updated at this interval. */
+/** Interval at which figures of the visible window are updated while the view moves. */
 const VIEW_DELAY_MS = 160;
 const FIT_DELAY_MS = 120;
 
@@ -122,12 +122,12 @@ export class DashApp {
     onSignal(
       timeline.folding.stateSignal,
       (now) => {
-        // Charts are redrawn only if other ranks share rows.
+        // Charts are redrawn only if the set of ranks that share rows has changed.
         if (!isSameJson(now, ctx.folding.peek())) ctx.folding.value = now;
       },
       abortSignal,
     );
-    // A hidden timeline sends no requests, so folding is prepared once the panels have their data.
+    // A hidden timeline sends no requests, so folding starts once the panels have their data.
     ctx.source.onReply((op) => {
       if (op === "panels" && !ctx.shownPanels.peek().includes("timeline")) timeline.folding.ready();
     });
@@ -142,7 +142,7 @@ export class DashApp {
     listenToDashKeys(ctx, this.fullWindow);
   }
 
-  /** Fit timeline and tables in their columns when the view or a panel changes its size. */
+  /** Fit timeline and tables in their columns when the view or a panel is resized. */
   private watchSizes(): void {
     const { ctx, panes, grid } = this;
     const { root, signal: abortSignal } = ctx;
@@ -159,7 +159,7 @@ export class DashApp {
   private installEffects(): void {
     const { ctx, panes, grid } = this;
     const { selectionState, timeline, source, live, signal: abortSignal } = ctx;
-    // Requests that a busy kernel did not answer are repeated when it is free.
+    // Requests that a busy kernel did not answer are repeated once it is free.
     onSignal(
       () => [source.status, live?.source.pageExtent],
       ([status]) => {
@@ -239,7 +239,7 @@ export class DashApp {
   }
 }
 
-/** Handle shortcuts in the dashboard, except inside the timeline, which handles its own. */
+/** Handle shortcuts in the dashboard, except inside the timeline, which handles them itself. */
 function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
   const { root, live, signal } = ctx;
   const onDown = (event: KeyboardEvent): void => {
@@ -251,7 +251,7 @@ function listenToDashKeys(ctx: DashContext, full: FullWindow): void {
       event.stopPropagation();
       return;
     }
-    // Notebooks react to letters in command mode: D D deletes the cell.
+    // In command mode, notebooks react to letters: D D deletes the cell.
     if (plain && (typing || event.key.length === 1 || event.key === "Enter")) {
       event.stopPropagation();
     }

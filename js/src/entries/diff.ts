@@ -1,4 +1,4 @@
-/** The comparison widget. Each view is an app bound to the two states that the model refers to. */
+/** The comparison widget. Each view is an app bound to the two states referenced by the model. */
 
 import type { RenderProps } from "@anywidget/types";
 import { applyComparisonAddress, followComparisonAddress } from "../compare/address";

@@ -34,7 +34,7 @@ interface ModelSpec {
   state: Record<string, unknown>;
 }
 
-/** Make a host for the models of the page, without Python. */
+/** Make a host for the page's models, without Python. */
 function makeHost(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
   const transport = { post: () => undefined, load: loadModule, css: readText };
   const host = new WidgetHost(transport, null, 0);
@@ -55,7 +55,7 @@ async function makeModel(page: PageDocument): Promise<ModelSpec> {
   return { module: "dashboard.js", css: "widgets.css", state: { ...traits, ...shared } };
 }
 
-/** Add the page's nonce to new style elements; the page's policy forbids all others. */
+/** Add the page's nonce to new style elements, because the page's policy forbids all others. */
 function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;

@@ -1,4 +1,4 @@
-/** The timeline widget. Each view is an app bound to the state that the model refers to. */
+/** The timeline widget. Each view is an app bound to the state referenced by the model. */
 
 import type { RenderProps } from "@anywidget/types";
 import { HybridSource } from "../connection/answering";

@@ -39,7 +39,7 @@ class ViewPage {
   private shown: RemoteModel | null = null;
   /** Ends the display of a timeline that fills the window. */
   private fullWindow: AbortController | null = null;
-  /** The link that opened a view. It gets the focus back when the list is shown again. */
+  /** The link that opened a view. It regains the focus when the list is shown again. */
   private openedBy: Element | null = null;
   private isGone = false;
 
@@ -72,7 +72,7 @@ class ViewPage {
     else if (message.id === this.requested) this.onAnswer(message);
   }
 
-  /** Handle a message about the view that was requested last. */
+  /** Handle a message about the most recently requested view. */
   private onAnswer(message: WireMessage): void {
     if (message.type === "progress") this.card.showProgress(message as unknown as LoadingStage);
     else if (message.type === "failed") this.fail(message);
@@ -105,7 +105,7 @@ class ViewPage {
     this.followHash();
   }
 
-  /** Show the view in the address, so that reloading and the Back button work. */
+  /** Show the view that the address names, so that reloading and the Back button work. */
   private followHash(): void {
     const before = this.request;
     const isList = splitFragment(location.hash)[0] === ALL_HASH;
@@ -155,7 +155,7 @@ class ViewPage {
   private async show(model: string): Promise<void> {
     if (this.host === null || this.request === null) return;
     const shown = await this.host.model(model);
-    // The model is already shown if the connection was only restored.
+    // The model is already shown if the connection was merely restored.
     if (shown === this.shown) return;
     this.leaveView();
     document.title = this.requestTitle();
@@ -252,7 +252,7 @@ class ViewPage {
   }
 }
 
-/** Return a button that copies a command. Its label then tells the result. */
+/** Return a button that copies a command. Its label then shows whether copying succeeded. */
 function copyButton(command: string, root: HTMLElement): HTMLButtonElement {
   const label = h("span", {}, "Copy the command");
   const press = (): void =>
@@ -280,12 +280,12 @@ function fromHash(hash: string): OpenViewRequest | null {
   try {
     return { view: view as OpenViewRequest["view"], paths: paths.map(decodeURIComponent) };
   } catch {
-    // A `%` that begins no escape sequence; this is not an address of this page.
+    // A `%` that does not begin an escape sequence: not an address of this page.
     return null;
   }
 }
 
-/** Return whether two requests are for the same job: its dashboard and timeline are one view. */
+/** Return whether two requests are for the same job, whose dashboard and timeline are one view. */
 function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolean {
   if (before === null || (before.view === "diff") !== (now.view === "diff")) return false;
   return isSameValue(before.paths, now.paths);
@@ -293,7 +293,7 @@ function isSameJob(before: OpenViewRequest | null, now: OpenViewRequest): boolea
 
 const baseName = (path: string): string => path.split(/[\\/]/).at(-1) ?? path;
 
-/** Download the file that the reply in a message offers, if any. */
+/** Download the file offered by the reply in a message, if any. */
 function download({ data }: WireMessage): void {
   const { content } = data as { content?: { reply?: { download?: unknown } } };
   const address = content?.reply?.download;

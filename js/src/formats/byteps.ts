@@ -1,6 +1,6 @@
 /**
  * Frames of the BytePS panels from tables in the page, as in `formats/byteps/frames.py`. Selected
- * ranks restrict only the files of the same kind.
+ * ranks restrict only files of their own kind.
  */
 
 import { LIMITS } from "../facts/limits";
@@ -35,7 +35,7 @@ interface FileRow {
 
 type FilesOfRanks = ReadonlyMap<number, FileRow>;
 
-/** Return the files of a format that a selection includes, by rank. */
+/** Return the files of a format that a selection includes, keyed by rank. */
 function filesOf(tables: ColumnTables, format: string, { ranks }: SelectionJson): FilesOfRanks {
   const all = (rowsOf(tables.files) as readonly FileRow[]).filter((file) => file.format === format);
   const rowsOfRanks = all.filter(({ rank }) => ranks?.includes(rank) === true);
@@ -64,14 +64,14 @@ function requestsOf(
 ): RequestRow[] {
   const within = overlapTest(selection);
   const [low, high] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
-  // Unanswered requests have no length. They count if they begin in the window.
+  // Unanswered requests have no duration. They count if they begin in the window.
   return (rowsOf(tables.requests) as readonly RequestRow[]).filter(
     ({ rank, start_ns: start, dur_ns: dur }) =>
       files.has(rank) && (dur < 0 ? start >= low && start < high : within(start, dur)),
   );
 }
 
-/** Lateness of a node or worker with a key or partition. */
+/** How late a node or worker is with a key or partition. */
 interface PushLag {
   job: string;
   node: number;
@@ -107,7 +107,7 @@ function pushArrivals(requests: readonly RequestRow[], files: FilesOfRanks): Pus
 
 type ClockRow = Record<"node" | "worker" | "alternatives", number> & { job: string | null };
 
-/** Return a node's name. If `byteps_clock` leaves a single worker possible, it is that worker. */
+/** Return a node's name. If `byteps_clock` leaves only one possible worker, name that worker. */
 function nodeName(tables: ColumnTables, job: string, node: number): string {
   const clock = (rowsOf(tables.byteps_clock) as readonly ClockRow[]).find(
     (row) => row.node === node && (row.job ?? "") === job && row.alternatives === 0,
@@ -128,7 +128,7 @@ function lagsOfNodes(lags: readonly PushLag[]) {
   });
 }
 
-/** Return each worker's lag per iteration, from server data or, without any, from worker pulls. */
+/** Return each worker's lag per iteration, from server data or, failing that, worker pulls. */
 export function stragglersFrame(tables: ColumnTables, selection: SelectionJson): PanelFrame {
   const byServers = tables.requests !== undefined;
   const files = filesOf(tables, "byteps-server", selection);
@@ -219,11 +219,11 @@ export function requestsFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
-/** Return the share of arrivals that came last alone. */
+/** Return the share of arrivals where the node or worker alone was last. */
 const lastShare = (arrivals: readonly PushLag[]): number =>
   arrivals.filter(({ isLast }) => isLast).length / arrivals.length;
 
-/** Return the node that most often comes last, its share of iterations, and its mean lag. */
+/** Return the node that comes last most often, its share of iterations, and its mean lag. */
 function lastNodeOf(
   arrivals: readonly PushArrival[],
 ): { node: number; share: number; lag: number } | null {
@@ -237,7 +237,7 @@ function lastNodeOf(
   return lastNode === undefined || lastNode.share === 0 ? null : lastNode;
 }
 
-// Gradients and stages of workers.
+// Gradients and stages on workers.
 
 interface GradientRow {
   rank: number;
@@ -255,7 +255,7 @@ interface GradientRow {
 function gradientTotal(rows: readonly GradientRow[], files: FilesOfRanks) {
   const [{ tensor, rank: firstRank }] = rows as [GradientRow];
   const { job, worker } = files.get(firstRank)!;
-  // If the worker's root GPU has the tensor, only it counts: it includes the other queues.
+  // If the worker's root GPU has the tensor, only its rows count, as they include the other queues.
   const ofRoot = rows.filter(({ rank }) => files.get(rank)!.root);
   const counted = ofRoot.length > 0 ? ofRoot : rows;
   return {
@@ -354,11 +354,11 @@ export function stagesFrame(tables: ColumnTables, selection: SelectionJson): Pan
   return makeFrame(columns, {}, tableNote(tables.stages, NO_WORKERS));
 }
 
-// Pulls of workers and their waits.
+// Workers' pulls, and the waits in them.
 
 const NO_PULLS = "PULLs of at least two workers are needed";
 
-/** Return the pulls of partitions and steps that every worker of the job pulled. */
+/** Return the pulls of those partitions and steps that all workers of the job pulled. */
 function workerPulls(tables: ColumnTables, selection: SelectionJson) {
   const files = filesOf(tables, "byteps", selection);
   const { rows, names } = stageRows(tables, files, selection);

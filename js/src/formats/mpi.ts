@@ -1,6 +1,6 @@
 /**
  * Frames of the MPI panels from tables in the page, as in `formats/mpi/frames.py`. Profiles are
- * totals over a run, so windows do not apply to them.
+ * totals over a run, so windows do not apply.
  */
 
 import { makeFrame } from "../engine/frames";
@@ -28,7 +28,7 @@ interface RoutineRow {
   size_hi?: number;
 }
 
-/** Return the selected rows. A rank's profile takes precedence over its time line. */
+/** Return the selected rows. A rank's profile takes precedence over its timeline. */
 function selectedRows(table: ColumnTables[string], { ranks }: SelectionJson): RoutineRow[] {
   const allRows = rowsOf(table) as readonly RoutineRow[];
   const keyRows = allRows.filter(({ key }) => ranks?.includes(key) === true);
@@ -68,7 +68,7 @@ export function routinesFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.routines, NO_MPI_NOTE));
 }
 
-/** Sum the rows of a routine, which are its ranks. `jobTime` is the job's time in communication. */
+/** Sum a routine's rows, one per rank. `jobTime` is the job's time in communication. */
 function routineTotal(ranks: readonly RoutineRow[], jobTime: number) {
   const { job, routine: name, is_io } = ranks[0]!;
   const fastest = ranks.reduce((extreme, row) => (row.time_s < extreme.time_s ? row : extreme));
@@ -92,7 +92,7 @@ function routineTotal(ranks: readonly RoutineRow[], jobTime: number) {
   };
 }
 
-/** Return the rows by size, and the totals of other routines; all if no name in them is selected. */
+/** Return the rows by size, and other routines' totals; all if no name in them is selected. */
 function sizedRows(tables: ColumnTables, selection: SelectionJson): RoutineRow[] {
   const binned = selectedRows(tables.sizes, selection);
   const binnedRoutines = new Set(binned.map(byRoutine));

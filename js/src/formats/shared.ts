@@ -5,12 +5,12 @@ import { IntervalUnion, overlaps } from "../engine/spans";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, CellValue } from "../protocol/source";
 
-/** Tables from the files of the job; null if a table has too many rows for the page. */
+/** Tables from the job's files; null if a table has too many rows for the page. */
 export type ColumnTables = Record<string, PanelFrame | null | undefined>;
 
 const rowsOfFrame = new WeakMap<PanelFrame, unknown[]>();
 
-/** Return the rows of a table as objects, created once; none if there is no table. */
+/** Return a table's rows as objects, created once; none if the table is missing. */
 export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   if (table === null || table === undefined) return [];
   return getOrMake(rowsOfFrame, table, () => {
@@ -23,14 +23,14 @@ export function rowsOf(table: ColumnTables[string]): readonly unknown[] {
   });
 }
 
-/** Return the note of a table, or `missing` if the job has no such table. */
+/** Return a table's note, or `missing` if the job has no such table. */
 export function tableNote(table: ColumnTables[string], missing: string): string {
   if (table === null || table === undefined) return missing;
   const { note } = table.attrs;
   return typeof note === "string" ? note : "";
 }
 
-/** Return columns with these fields of the rows. `names` are separated by spaces. */
+/** Return columns with these fields of the rows. `names` is a space-separated list. */
 export function columnsOfRows(
   rows: readonly Readonly<Record<string, CellValue>>[],
   names: string,

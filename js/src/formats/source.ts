@@ -1,4 +1,4 @@
-/** Compute the panels of a format from tables in the page, and pass on other requests. */
+/** Compute a format's panels from tables in the page, and forward other requests. */
 
 import { makeFrame } from "../engine/frames";
 import { indicesWhere } from "../expressions/numbers";
@@ -20,12 +20,12 @@ import { overlapTest, type ColumnTables } from "./shared";
 type TableFrameBuilder = (tables: ColumnTables, selection: SelectionJson) => PanelFrame;
 
 interface TableMaker {
-  /** The tables that the panel needs. If one has too many rows, the kernel must answer. */
+  /** The tables that the panel needs. If one of them has too many rows, the kernel must answer. */
   from: readonly string[];
   make: TableFrameBuilder;
 }
 
-/** Return a builder that takes the rows overlapping the window from the panel's whole frame. */
+/** Return a builder that filters a panel's whole frame for the rows that overlap the window. */
 function makeRowsInWindow(id: string): TableFrameBuilder {
   return (tables, selection) => {
     const { rows, columns, attrs } = tables[id]!;
@@ -41,7 +41,7 @@ function makeRowsInWindow(id: string): TableFrameBuilder {
   };
 }
 
-/** Make a table that no selection restricts. `note` is shown if the job does not have it. */
+/** Make a table that selections do not restrict. `note` is shown if the job lacks the table. */
 function wholeTable(id: string, note?: NoteName): TableMaker {
   return { from: [id], make: (tables) => tables[id] ?? makeFrame({}, {}, note && noteFor(note)) };
 }
@@ -69,12 +69,12 @@ const TABLE_MAKERS: Readonly<Record<string, TableMaker>> = {
   ),
 };
 
-/** Return whether the job has the data of a panel, but too much of it for the page. */
+/** Return whether the job has a panel's data, but too much of it for the page. */
 function isLarge(tables: ColumnTables, id: string): boolean {
   return TABLE_MAKERS[id]?.from.some((name) => tables[name] === null) === true;
 }
 
-/** Return the frame of a panel from tables in the page; null if they are not sufficient. */
+/** Return a panel's frame from tables in the page; null if the tables are not sufficient. */
 export function frameFromTables(
   tables: ColumnTables,
   id: string,
@@ -88,7 +88,7 @@ export function frameFromTables(
 
 const TOO_LARGE_NOTE = "this job is too large for this panel in a saved page: use a kernel";
 
-/** Answer the panels that the tables suffice for, and ask the source for the others. */
+/** Answer the panels for which the tables suffice, and ask the source for all others. */
 async function askPanels(
   source: Source,
   tables: ColumnTables,

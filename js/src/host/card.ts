@@ -1,6 +1,6 @@
 /**
- * The element that contains a view. Until then, it contains a card with the progress and a cancel
- * button, or with the reason for a failure. When the host has ended, a bar is shown above the view.
+ * The element that contains a view. While the view loads, it contains a card with the progress and
+ * a cancel button; on failure, the reason. When the host has ended, a bar is shown above the view.
  */
 
 import { renderButton, Skeleton } from "../ui/controls";
@@ -24,7 +24,7 @@ export interface LoadingStage {
   of?: number;
 }
 
-/** A view in a tab of a host that can start it again. */
+/** A view in a tab whose host can restart it. */
 export class LoadingCard {
   readonly bar = h("div", { class: "hta-root hta-host-bar" });
   readonly el = h("div", { class: "hta-host-view", tabindex: -1 });
@@ -43,7 +43,7 @@ export class LoadingCard {
     this.setTitle("");
   }
 
-  /** Set the page's heading and the verdict on the job being loaded. Views use lower headings. */
+  /** Set the page's heading, and the verdict on the job being loaded. Views use lower headings. */
   setTitle(title: string, verdict = ""): void {
     this.heading.textContent = title;
     this.heading.hidden = title === "";
@@ -51,7 +51,7 @@ export class LoadingCard {
     this.verdict.hidden = verdict === "";
   }
 
-  /** Replace the content. If the old content had the focus, this element keeps it. */
+  /** Replace the content. If the old content had the focus, this element receives it. */
   replace(...content: HTMLElement[]): void {
     const hadFocus = this.el.contains(activeElement(this.el));
     replaceChildren(this.el, ...content);

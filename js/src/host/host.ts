@@ -1,13 +1,13 @@
 /**
- * Run widgets outside Jupyter: models, references and views. The messages are those of Jupyter
- * widgets (comm_open, comm_msg, comm_close), sent over any transport.
+ * Run widgets outside Jupyter: models, references and views. Uses the messages of Jupyter widgets
+ * (comm_open, comm_msg, comm_close), sent over any transport.
  */
 
 import { getOrMake } from "../protocol/maps";
 import { type Manager, RemoteModel, decodeState } from "./models";
 import type { BinaryData, WireMessage } from "./wire";
 
-/** Send messages to Python, and load the texts that a model's `_esm` and `_css` refer to. */
+/** Sends messages to Python, and loads the texts to which a model's `_esm` and `_css` refer. */
 export interface Transport {
   post(message: WireMessage, buffers: readonly BinaryData[]): void;
   load(name: string): Promise<{ default: unknown }>;
@@ -69,7 +69,7 @@ export class WidgetHost {
     };
   }
 
-  /** Handle a message. Return true if it was addressed to a model. */
+  /** Handle a message. Return true if it is addressed to a model. */
   receive({ type, comm, data }: WireMessage, buffers: readonly DataView[] = []): boolean {
     if (!type.startsWith("comm_")) return false;
     const id = String(comm);
@@ -79,7 +79,7 @@ export class WidgetHost {
       this.models.delete(id);
       this.running.delete(id);
     } else if (model !== undefined) {
-      // When a connection is restored, comm_open arrives again, perhaps with a newer state.
+      // When a connection is restored, comm_open arrives again, possibly with a newer state.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       this.addModel(id, decodeState(data as Record<string, unknown>, buffers));
@@ -124,14 +124,14 @@ export class WidgetHost {
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 
-  /** Handle the end of Python: views remain and use the data in the page. */
+  /** Handle the end of Python. Views remain, and use the data in the page. */
   endModel(): void {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
     for (const model of this.models.values()) model.emit("comm:close");
   }
 
-  /** Return the widget of a model. Its module is loaded on first access. */
+  /** Return a model's widget, whose module is loaded on first access. */
   private loadModule(ref: string): Promise<RunningModule> {
     const id = ref.replace(MODEL_REFERENCE, "");
     return getOrMake(this.running, id, () => {
@@ -162,15 +162,15 @@ export class WidgetHost {
   }
 }
 
-// A timeline that fills its window.
+// Fitting a timeline to its window.
 
 const MIN_PX = 320;
 
-/** Fit a timeline to the window height, less `otherPx` and its open panels. */
+/** Fit a timeline to the window height, minus `otherPx` and its open panels. */
 export function fitToWindow(view: HTMLElement, timeline: RemoteModel, otherPx: () => number): void {
   let ownHeight: number | null = null;
   const fit = (): void => {
-    // The user has dragged the lower edge, so that height is kept.
+    // The user has dragged the lower edge, so keep that height.
     if (ownHeight !== null && timeline.get("height") !== ownHeight) return;
     // If the rows need less height, the timeline is drawn lower than requested.
     const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;

@@ -5,7 +5,7 @@ import { getOrMake } from "../protocol/maps";
 type ModelListener = (...args: unknown[]) => void;
 type ModelState = Record<string, unknown>;
 
-/** State of the kernel, and terms for it, as widgets read them. */
+/** State of the kernel, and what to call it, as read by widgets. */
 export interface Manager {
   kernel: { status: "idle" | "dead" };
   words?: Record<string, string> | null;
@@ -16,7 +16,7 @@ type PostMessage = (data: ModelState, buffers: readonly ArrayBuffer[]) => void;
 
 export class RemoteModel {
   private readonly listeners = new Map<string, Set<ModelListener>>();
-  /** Keys that were set in this page but not sent yet. */
+  /** Keys set in this page but not sent yet. */
   private readonly changedKeys = new Set<string>();
 
   constructor(
@@ -35,7 +35,7 @@ export class RemoteModel {
     this.applyState({ [key]: value });
   }
 
-  /** Change a value in this page only. Neither Python nor other pages receive it. */
+  /** Change a value in this page only. It is sent neither to Python nor to other pages. */
   setLocally(key: string, value: unknown): void {
     this.applyState({ [key]: value });
   }
@@ -76,7 +76,7 @@ export class RemoteModel {
     }
   }
 
-  /** Handle a message from Python. Values that were set here and not sent yet are newer. */
+  /** Handle a message from Python. Values set here and not sent yet take precedence. */
   receive(data: ModelState, buffers: readonly DataView[]): void {
     if (data.method === "custom") this.emit("msg:custom", data.content, buffers);
     else {

@@ -3,7 +3,7 @@
 import { type ErrorReply, WRITE_OPERATIONS } from "../protocol/source";
 import { type BinaryData, type WireMessage, pack, unpack } from "./wire";
 
-/** A host that cannot be reached for this long is considered ended. */
+/** A host that is unreachable for this long is considered ended. */
 const RECONNECT_WITHIN_MS = 10_000;
 const RECONNECT_DELAY_MS = 500;
 /** The code with which a host closes the connection when it shuts down normally. */
@@ -16,7 +16,7 @@ interface SocketContent {
 
 interface SocketCallbacks {
   onMessage(message: WireMessage, buffers: readonly DataView[]): void;
-  /** Called when the connection broke and is being restored. */
+  /** Called when the connection has been lost and is being restored. */
   onLost(): void;
   onEnded(): void;
 }
@@ -26,7 +26,7 @@ export class HostSocket {
   private live = false;
   private lostAt: number | null = null;
   private readonly queue: ArrayBuffer[] = [];
-  /** Requests without a reply. Their replies may be lost if the connection breaks. */
+  /** Requests without a reply. Replies may get lost if the connection breaks. */
   private readonly open = new Map<
     string,
     { message: WireMessage; buffers: readonly BinaryData[] }
@@ -44,7 +44,7 @@ export class HostSocket {
     if (rpc !== undefined) this.open.set(rpc, { message, buffers });
     const frame = pack(message, buffers);
     if (this.live) this.socket?.send(frame);
-    // Requests without a reply need not be queued: they are sent again once connected.
+    // Unanswered requests need not be queued, because they are sent again once connected.
     else if (rpc === undefined) this.queue.push(frame);
   }
 

@@ -1,4 +1,4 @@
-/** The start page: jobs and files of a folder, newest first. Open one, or tick two to compare. */
+/** The start page: a folder's jobs and files, newest first. Open one, or tick two to compare. */
 
 import { render, type VNode } from "preact";
 import { togglePick } from "../protocol/selection";
@@ -6,7 +6,7 @@ import { Button, Link } from "../ui/controls";
 import { h } from "../ui/dom";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 
-/** A job or a file in the format that `hta_widgets/host/web.py` sends. */
+/** A job or a file, in the format sent by `hta_widgets/host/web.py`. */
 export interface FolderEntry {
   path: string;
   files: number;
@@ -24,7 +24,7 @@ interface Verdict {
   ranks: number;
   step_ns: number | null;
   text: string;
-  /** For each kind, the percentage of each time bin of the job that its work takes. */
+  /** For each kind of work, its percentage of each time bin of the job. */
   picture: Readonly<Record<string, readonly number[]>>;
 }
 
@@ -35,7 +35,7 @@ export interface OpenViewRequest {
 
 const MAX_SHOWN_PARTS = 200;
 
-/** Columns by which entries can be sorted: their values, and whether the largest is first. */
+/** The columns by which entries can be sorted, with their values and sort direction. */
 const SORTS: Readonly<
   Record<string, { valueOf(entry: FolderEntry): number | string; isDescending: boolean }>
 > = {
@@ -73,7 +73,7 @@ export class StartPage {
   private search = "";
   private sortColumn = "Changed";
   private readonly expanded = new Set<string>();
-  /** Paths in the first listing. All others are new. */
+  /** Paths in the first listing. Other paths are new. */
   private knownPaths: Set<string> | null = null;
 
   constructor(
@@ -89,7 +89,7 @@ export class StartPage {
     return entries.filter(({ path }) => !this.knownPaths?.has(path));
   }
 
-  /** Return the verdict on a job; "" if it is not known. */
+  /** Return the verdict on a job; "" if it is unknown. */
   verdictOf(path: string): string {
     return this.entries.find((entry) => entry.path === path)?.verdict?.text ?? "";
   }
@@ -145,7 +145,7 @@ export class StartPage {
     render(page, this.el);
   }
 
-  /** Return the offer to compare the ticked entries, the older one first. */
+  /** Return the offer to compare the ticked entries, the older entry first. */
   private comparison(paths: string[]): VNode | null {
     const [before, after] = paths;
     if (before === undefined) return null;
@@ -240,14 +240,14 @@ export class StartPage {
     );
   }
 
-  /** Tick or untick an entry. At most two can be ticked; a third one replaces the first. */
+  /** Tick or untick an entry. At most two can be ticked; a third replaces the first. */
   private toggleSelected(path: string): void {
     this.selectedPaths = togglePick(this.selectedPaths, path, true)?.slice(-2) ?? [];
     this.renderEntries();
   }
 }
 
-/** The work of all ranks over the job, stacked by kind; the rest is idle. "–": none recorded. */
+/** All ranks' work over the job, stacked by kind; the rest is idle. "–" if none is recorded. */
 function WorkPicture({ picture }: Pick<Verdict, "picture">): VNode {
   const kinds = Object.entries(picture).filter(([, shares]) => shares.some((share) => share > 0));
   if (kinds.length === 0) return <span title="No device work is recorded">–</span>;

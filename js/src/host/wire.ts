@@ -1,4 +1,4 @@
-/** Frames of `hta_widgets/host/session.py`: JSON and buffers, each aligned to 8 bytes. */
+/** Frames as in `hta_widgets/host/session.py`: JSON and buffers, each aligned to 8 bytes. */
 
 export type BinaryData = ArrayBuffer | ArrayBufferView;
 

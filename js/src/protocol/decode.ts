@@ -1,4 +1,4 @@
-/** Decode tile replies into typed arrays. The layout is specified in docs/protocol.md. */
+/** Decode tile replies into typed arrays. docs/protocol.md specifies the layout. */
 
 import type { Reply } from "./source";
 
@@ -17,9 +17,9 @@ type TypedColumn<D extends Dtype> = InstanceType<(typeof ARRAY_TYPES)[D]>;
 export const TILE_CELLS = 256;
 /** The coarsest level. */
 export const MAX_LEVEL = 52;
-/** Busy share of a cell that is completely covered; also the largest count of a cell. */
+/** Busy share of a completely covered cell; also the largest count in a cell. */
 export const MAX_U16 = 65_535;
-/** Code of cells and slices that have no kind or class. */
+/** Code of cells and slices without a kind or class. */
 export const NO_CODE = 255;
 
 /** Received bytes, which may not be aligned for wider types. */
@@ -74,7 +74,7 @@ export interface TilesReply {
   counterMin: Float32Array;
   counterMax: Float32Array;
   names: Record<string, string>;
-  /** By cell and by slice. Empty if classes were not requested. */
+  /** Per cell and per slice. Empty if classes were not requested. */
   classes: Uint8Array;
   sliceClass: Uint8Array;
 }
@@ -114,7 +114,7 @@ export function decodeTiles({ reply, buffer }: Reply): TilesReply {
   return tiles;
 }
 
-/** Check one column of each length. The other columns are written together with it. */
+/** Check one column of each length. Other columns of that length are written together with it. */
 function checkLengths({ tileLane, busy, sliceFirst, counterLane, counterMin }: TilesReply): void {
   const isConsistent =
     busy.length === tileLane.length * TILE_CELLS &&
@@ -135,7 +135,7 @@ function readWidened<T>(
   return values instanceof Type ? values : new Type(values);
 }
 
-/** Unpack two cells per byte, the first one in the lower half; 15 means no kind. */
+/** Unpack two cells per byte, with the first in the lower half. 15 means that there is no kind. */
 function unpackKinds(pairs: Uint8Array): Uint8Array {
   const kind = new Uint8Array(2 * pairs.length);
   for (let i = 0; i < pairs.length; i += 1) {
@@ -147,7 +147,7 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
   return kind;
 }
 
-/** Return the starts of slices. Compact replies store them relative to the start of their tile. */
+/** Return the starts of slices. Compact replies store them relative to their tile's start. */
 function sliceStarts(
   offsets: Int32Array,
   first: Uint32Array,
@@ -162,7 +162,7 @@ function sliceStarts(
   return starts;
 }
 
-/** Return whether the kernel has not finished the reply, so that it must be requested again. */
+/** Return whether the kernel has not finished the reply and it must be requested again. */
 export function isPending({ reply }: Reply): boolean {
   return reply.pending === true;
 }
@@ -171,7 +171,7 @@ export interface Minimap {
   start: number;
   end: number;
   bins: number;
-  /** Shares of each bin by kind of work, from the bottom up. `exposed` is communication. */
+  /** Share of each kind of work in each bin, from the bottom up. `exposed` is communication. */
   shares: readonly (readonly [name: string, shares: Float32Array])[];
 }
 
@@ -183,7 +183,7 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
   return { start, end, bins, shares };
 }
 
-/** Runs of bins that contain search matches, by lane. `end` is the bin after a run. */
+/** Runs of bins that contain search matches, with their lanes. `end` is the bin after a run. */
 export interface Marks {
   lane: Uint32Array;
   bin: Uint32Array;

@@ -1,6 +1,6 @@
-/** Maps whose values are created on first access, and sums by key. */
+/** Maps whose values are created on first access, and sums per key. */
 
-/** Return the value of a key, created by `make` if it is missing. */
+/** Return the value of a key. If it is missing, create it with `make`. */
 export function getOrMake<Key, Value>(
   map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
   key: Key,
@@ -13,7 +13,7 @@ export function getOrMake<Key, Value>(
   return value;
 }
 
-/** Add an amount to the sum of a key. */
+/** Add an amount to a key's sum. */
 export function addTo<Key>(sums: Map<Key, number>, key: Key, amount: number): void {
   sums.set(key, (sums.get(key) ?? 0) + amount);
 }

@@ -12,11 +12,11 @@ interface RibbonArrivals {
   rank: Int32Array;
   call: Uint32Array;
   name: Uint32Array;
-  /** Id of the arriving event. */
+  /** ID of the arriving event. */
   id: Uint32Array;
 }
 
-/** The arrivals of one rank: positions in the columns from `first` to before `last`, by bin. */
+/** The arrivals of one rank, sorted by bin: columns from `first` up to but excluding `last`. */
 interface ArrivalRange {
   first: number;
   last: number;
@@ -37,7 +37,7 @@ export interface Ribbon {
   jobMaxNs: number;
 }
 
-/** Read the columns whose names begin with `prefix`; `nsName` is the one with the delays. */
+/** Read the columns whose names begin with `prefix`. `nsName` names the column of delays. */
 function readArrivals({ reply, buffer }: Reply, prefix: string, nsName: string): RibbonArrivals {
   const get = <D extends "u32" | "i32" | "f64">(name: string, dtype: D) =>
     readColumn(reply, buffer, prefix + name, dtype);
@@ -123,7 +123,7 @@ function readArrival(ribbon: Ribbon, arrivals: RibbonArrivals, index: number): A
   };
 }
 
-/** Return the arrival of a rank that is within `toleranceNs` of a time. */
+/** Return the arrival of a rank within `toleranceNs` of a time. */
 export function arrivalAt(
   ribbon: Ribbon,
   rank: number,
@@ -136,7 +136,7 @@ export function arrivalAt(
     : nearestArrival(ribbon, ribbon.rankArrivals, range, time, toleranceNs);
 }
 
-/** Return the last arrival at a collective that the job's row marks near a time. */
+/** Return the last arrival at a collective, as marked near a time in the job's row. */
 export function jobArrivalAt(ribbon: Ribbon, time: number, toleranceNs: number): Arrival | null {
   const wholeRange = { first: 0, last: ribbon.jobArrivals.bin.length };
   return nearestArrival(ribbon, ribbon.jobArrivals, wholeRange, time, toleranceNs);

@@ -1,4 +1,4 @@
-/** Check a scene; find the rank and track of a lane. */
+/** Check a scene, and find the rank and track of a lane. */
 
 import type { Scene, SceneRank, SceneTrack, Slice, TableName } from "./source";
 
@@ -22,29 +22,29 @@ export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
   return summary.some(({ role }) => role !== "cpu");
 }
 
-/** Return the word for the devices of the ranks, such as `NPU`. */
+/** Return the word for the ranks' devices, such as `NPU`. */
 export function deviceOf({ ranks }: Pick<Scene, "ranks">): string {
   return ranks.find(({ device }) => device !== undefined)?.device ?? "GPU";
 }
 
-/** Replace the placeholders for the device word in a text. */
+/** Replace the device word's placeholders in a text. */
 export function fillDeviceWord(text: string, device: string): string {
   return text.replaceAll("{device_word}", device);
 }
 
-/** Return whether any collectives are matched, so that ranks may be late. */
+/** Return whether any collectives are matched, in which case ranks may be late. */
 export function hasLateness({ ranks }: Scene): boolean {
   return ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }
 
-// The rank and track of a lane.
+// A lane's rank and track.
 
 interface LaneLocation {
   rank: SceneRank;
   /** Null for a summary lane. */
   track: SceneTrack | null;
   summary: SceneRank["summary"][number] | null;
-  /** Lane number within the track. */
+  /** Index of the lane within its track. */
   depth: number;
 }
 
@@ -82,7 +82,7 @@ export class LaneIndex {
     return this.scene.ranks.find((sceneRank) => sceneRank.rank === rank) ?? null;
   }
 
-  /** Return the table that the id of a slice refers to. */
+  /** Return the table to which a slice's ID refers. */
   tableOf(slice: Slice): TableName {
     const role = this.locate(slice.lane)?.track?.role;
     if (role === "async") return "asyncs";

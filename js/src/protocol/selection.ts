@@ -38,7 +38,7 @@ export function normalizeSelection(
   return launches === true ? { ...selection, launches } : selection;
 }
 
-/** Return the brief of an event from its slice, which has only the short name. */
+/** Return an event's summary from its slice, which has only the short name. */
 export function briefFromSlice(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;
   return { rank, table, id, lane, name, short: name, kind, start, dur };
@@ -51,7 +51,7 @@ export interface RowSelection {
 
 /**
  * Return the selection for a range of rows. A selection holds ranks and track keys separately, not
- * pairs of them. If the range contains a folded rank, all tracks of all its ranks are selected.
+ * as pairs. If the range contains a folded rank, all tracks of all its ranks are selected.
  */
 export function selectionOfRows(rows: readonly RowInfo[], scene: Scene): RowSelection {
   const ranks = [...new Set(rows.flatMap((row) => row.memberRanks ?? [row.rank]))].sort(
@@ -91,7 +91,7 @@ function roundWindow([start, end]: Span): [number, number] {
   return [from, Math.max(Math.round(end), from + 1)];
 }
 
-/** Return the part of a selection made in linked panels, without the part made in a timeline. */
+/** Return the part of a selection made in linked panels, excluding the part made in a timeline. */
 export function withoutTimelineParts(
   selection: SelectionJson | null,
   ranksFrom: string,
@@ -103,7 +103,7 @@ export function withoutTimelineParts(
   return { ...FULL_SELECTION, ranks, query, ...(launches && query !== null ? { launches } : {}) };
 }
 
-/** Return the window of a selection, null if it has none. Open ends become those of the job. */
+/** Return a selection's window; null if it has none. Open ends become the ends of the job. */
 export function selectionSpan(
   selection: SelectionJson | null,
   scene: Scene,
@@ -139,9 +139,9 @@ export function areSpansNearlyEqual(a: Span, b: Span): boolean {
 
 // Separate the names and kinds in a query from its other conditions. Charts select names and kinds
 // with conjuncts of the exact form `name in ['a', 'b']`, quoted like Python's `repr`.
-// `hta_widgets/trace/query.py` does the same. `tests/vectors/clauses.json` tests both.
+// `hta_widgets/trace/query.py` does the same. `tests/vectors/clauses.json` tests both files.
 
-/** A query split into clauses; null for a dimension that has no clause. */
+/** A query split into clauses; null for a dimension without a clause. */
 export interface Clauses {
   /** The other conditions, without enclosing parentheses. */
   rest: string | null;
@@ -159,7 +159,7 @@ const STRING_LITERALS = new RegExp(STRING_PATTERN, "gu");
 const ESCAPE = /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu;
 const CONTROL_CHARACTERS: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
 
-/** Tokens of a query, as far as needed to find its conjuncts. */
+/** Tokens of a query, in the detail needed to find its conjuncts. */
 const TOKEN =
   /(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?<word>[\p{L}\p{N}_]+)|(?<open>[([{])|(?<close>[)\]}])|(?<other>.)/gsu;
 
@@ -167,7 +167,7 @@ interface ClauseToken {
   text: string;
   start: number;
   end: number;
-  /** Change of the nesting depth: 1 for an opening bracket, −1 for a closing one. */
+  /** Change in nesting depth: 1 for an opening bracket, −1 for a closing bracket. */
   nesting: number;
   isOther: boolean;
 }
@@ -182,7 +182,7 @@ function tokenizeClauses(query: string): ClauseToken[] {
   }));
 }
 
-/** Split a query. Other conditions, and queries with a top-level `or`, are put in `rest`. */
+/** Split a query. Other conditions, and queries with a top-level `or`, go into `rest`. */
 export function parseClauses(query: string | null): Clauses {
   const clauses: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return clauses;
@@ -212,7 +212,7 @@ export function formatClauses({ rest, names, kinds }: Clauses): string | null {
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
-/** Return the value of a string literal; null if it is not in the form of Python's `repr`. */
+/** Return a string literal's value; null if the literal is not in the form of Python's `repr`. */
 export function parseStringLiteral(literal: string): string | null {
   return new RegExp(`^(?:${STRING_PATTERN})$`, "u").test(literal) ? unquote(literal) : null;
 }
@@ -224,7 +224,7 @@ function unquote(text: string): string {
   });
 }
 
-/** Return the operands of the top-level `and`; the whole query if there is none. */
+/** Return the operands of the top-level `and`; without one, the whole query. */
 export function splitConjuncts(query: string): string[] {
   const parts: string[] = [];
   let begin = 0;
@@ -285,7 +285,7 @@ export function toPythonString(text: string, quote: string): string {
   return `${quote}${out}${quote}`;
 }
 
-// Apply brushes to a selection, and handle its dimensions separately.
+// Apply brushes to a selection, and edit its dimensions separately.
 
 const ALL_ITEMS: ChartSelection = { ranks: null, names: null, kinds: null, window: null };
 
@@ -345,7 +345,7 @@ export function withoutDimension(
   return nullIfUnrestricted(remaining);
 }
 
-/** Select only `item`, or clear the selection if it was the only one. With `add`, toggle it. */
+/** Select only `item`; if it is the only one selected, deselect it. With `add`, toggle it. */
 export function togglePick<T>(selected: readonly T[] | null, item: T, add: boolean): T[] | null {
   const current = selected ?? [];
   const has = current.includes(item);

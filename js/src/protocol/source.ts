@@ -36,18 +36,18 @@ export interface SceneTrack {
   role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
   lane0: number;
   lanes: number;
-  /** Number of lanes for nested events. The lanes after them hold events that partly overlap. */
+  /** Number of lanes for nested events. The lanes after them hold partly overlapping events. */
   nested: number;
   events: number;
   /** Whether the track contains only communication kernels. */
   communication: boolean;
-  /** For counters: the range of the values. */
+  /** For counters, the range of the values. */
   range?: [number, number];
   unit?: string;
-  /** For communication tracks in jobs with several ranks: lanes drawn over this one. */
+  /** For communication tracks in multi-rank jobs: lanes drawn over this lane. */
   wait?: number;
   late?: number;
-  /** For each stack of Python frames that one row can show: first depth and number of depths. */
+  /** First depth and number of depths of each stack of Python frames that one row can show. */
   stacks?: readonly (readonly [number, number])[];
 }
 
@@ -57,14 +57,14 @@ export interface SceneRank {
   host: string | null;
   file: string;
   events: number;
-  /** First start and last end. Outside there is no data, so that time does not count as idle. */
+  /** First start and last end. Time outside has no data, so it does not count as idle. */
   range: [number, number];
   /** Why the data is incomplete, if the file ends early. */
   truncated: string | null;
-  /** Word for the devices of the rank, such as `NPU`, if they are not GPUs. */
+  /** Word for the rank's devices, such as `NPU`, if they are not GPUs. */
   device?: string;
   /**
-   * For ranks without individual events in saved pages: cells finer than 2^this ns are not
+   * For ranks without individual events in saved pages. Cells finer than 2^this ns are not
    * embedded, and tiles of finer levels spread the values evenly.
    */
   overview_level?: number;
@@ -74,7 +74,7 @@ export interface SceneRank {
     lane: number;
     role: "gpu" | "comm" | "cpu";
     label: string;
-    /** For `comm` in jobs with several ranks: lanes drawn over this one. */
+    /** For `comm` in multi-rank jobs: lanes drawn over this lane. */
     wait?: number;
     late?: number;
   }[];
@@ -95,31 +95,31 @@ export interface Scene {
   range: [number, number];
   /** About the original job, as recorded in the files of an export. */
   part?: { job_ranks: number; all_time: boolean; all_events: boolean; cut_events: number } | null;
-  /** Set if the clocks of the ranks were aligned by means of their collectives. */
+  /** Set if the ranks' clocks were aligned using their collectives. */
   clock?: "fitted";
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some ranks are missing; otherwise "". */
   ranks_of_job?: string;
   /** Why events cannot be colored by what limits them; "" if they can. */
   without_bounds?: string;
-  /** Kinds of the events on ranks that have no device work. */
+  /** Event kinds on ranks without device work. */
   host_kinds?: Kind[];
   ranks: SceneRank[];
   lanes: number;
   steps: SceneStep[];
   phases: SceneStep[];
   truth: { level: "ok" | "warn"; text: string; problems: ReadProblem[] };
-  /** In saved pages: which part of the job the page contains. */
+  /** The part of the job that a saved page contains. */
   embedded?: {
     level: "all" | "partial";
     text: string;
-    /** Ranks with all their events, and those that also have arguments. */
+    /** Ranks with all their events, and the subset that also has arguments. */
     ranks_full: number[];
     ranks_args: number[];
   };
 }
 
-/** What the figures cover: the whole job, the window of the timeline, or the selection. */
+/** What the figures cover: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
 /** The property by which a timeline colors events. */
@@ -133,7 +133,7 @@ export interface SharedState {
   search: string;
   color: TimelineColor;
   pinned: string[];
-  /** The panel that set the ranks of the selection; "" if it was Python, or if no ranks are set. */
+  /** The panel that set the selected ranks; "" if Python set them or none are set. */
   ranks_from: string;
   scope: FigureScope;
 }
@@ -152,7 +152,7 @@ export type Operation = keyof Requests;
 /** Operations that write files. They must not be repeated. */
 export const WRITE_OPERATIONS = new Set(["export", "export_pair", "export_table", "save_html"]);
 
-/** Something that answers requests: the kernel, or data embedded in the page. */
+/** Answers requests: the kernel, or data embedded in the page. */
 export interface Source {
   /** Return the reply, or reject with an Error whose message can be shown to users. */
   ask<Op extends Operation>(
@@ -161,8 +161,8 @@ export interface Source {
     signal?: AbortSignal,
   ): Promise<Answer<Op>>;
   /**
-   * "live" if a kernel answers, "busy" if it has not answered for a while, "none" if there is no
-   * kernel. Effects that read it run again when it changes.
+   * "live" if a kernel answers, "busy" if it has not answered for a while, "none" without a kernel.
+   * Effects that read the status run again when it changes.
    */
   readonly status: "live" | "busy" | "none";
 }
@@ -178,7 +178,7 @@ export interface Slice {
   start: number;
   dur: number;
   flags: number;
-  /** For matched collectives: how long the rank waits for others. */
+  /** For matched collectives, how long the rank waits for the other ranks. */
   wait?: number;
 }
 
@@ -192,9 +192,9 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
-  /** For a row of several ranks: all of them, including `rank`. */
+  /** For a row of several ranks, all of these ranks, including `rank`. */
   memberRanks?: readonly number[];
-  /** What a click on the badge does: fold or unfold similar ranks. Missing if there is no badge. */
+  /** What a click on the badge does: fold or unfold similar ranks. Missing without a badge. */
   badge?: "fold" | "unfold";
   /** Number of lanes without events in view, which are drawn as thin lines. */
   thinLanes?: number;
@@ -202,13 +202,13 @@ export interface RowInfo {
   stacks?: "folded" | "open";
 }
 
-/** Groups of similar ranks. One rank of each group has a row that represents all of them. */
+/** Groups of similar ranks. In each group, the row of one rank represents the whole group. */
 export interface RankGroups {
-  /** For each rank that represents a group: the ranks of the group, ascending. */
+  /** The ranks of each group in ascending order, keyed by the rank that represents the group. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
-  /** The ranks that represent a group which is currently unfolded. */
+  /** The ranks whose group is currently unfolded, although they represent it. */
   readonly unfolded: ReadonlySet<number>;
-  /** For each rank without a row: the rank that represents it. */
+  /** For each rank without a row, the rank that represents it. */
   readonly hidden: ReadonlyMap<number, number>;
   /** Why a rank is not folded together with most others, in words. */
   readonly reasons: ReadonlyMap<number, string>;
@@ -221,14 +221,14 @@ export interface StageHit {
   row: RowInfo | null;
   lane: number | null;
   slice: Slice | null;
-  /** The cell at a point outside of rectangles: its exact window, and its values in the tile. */
+  /** The cell at a point outside rectangles: its exact window, and its values in the tile. */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
-  /** The line between the arrival of the other ranks and the start of a late kernel. */
+  /** The line from the arrival of the other ranks to the start of a late kernel. */
   late?: Slice | null;
   step: SceneStep | null;
-  /** On the ribbon of late arrivals: the mark at this point. */
+  /** On the ribbon of late arrivals, the mark at this point. */
   arrival?: Arrival | null;
-  /** Whether the point is on the badge of a row of several ranks. */
+  /** Whether the point is on the badge of a row that shows several ranks. */
   badge?: boolean;
   /** Whether the point is on the name of a stack of Python frames. */
   stack?: boolean;
@@ -241,21 +241,21 @@ export interface Overlay {
   flows: { kind: string; from: Brief; to: Brief }[];
   /** Arrows of the event under the pointer. */
   launches: { from: Brief; to: Brief }[];
-  /** The last arrival at the selected collective: its time and its rank. */
+  /** Time and rank of the last arrival at the selected collective. */
   collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
-  /** The box of the current drag: a time range, and rows if it covers them. */
+  /** The box of the current drag: a time range, and the rows it covers, if any. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
   ruler: { start: number; end: number; y: number } | null;
-  /** Vertical marks set with M. The next mark replaces those that are not `kept`. */
+  /** Vertical marks set with M. The next mark replaces all marks that are not `kept`. */
   timeMarks: { start: number; end: number; kept: boolean }[];
   /** The search text whose matches are marked above the lanes; "" if there is none. */
   search: string;
-  /** Number of search matches by rank, if known. */
+  /** Number of search matches per rank, if known. */
   hits?: ReadonlyMap<number, number>;
-  /** Kinds switched off in the legend. They are drawn pale, but figures still include them. */
+  /** Kinds switched off in the legend. They are drawn pale but still included in figures. */
   dimmed: ReadonlySet<Kind>;
-  /** Window of the figures per rank, and its name; if missing, the view. */
+  /** Window of the figures per rank, with its name. Default: the view. */
   figures?: FigureWindow | null;
 }
 
@@ -274,11 +274,11 @@ export interface RowState {
   filter: string;
   /** Groups of similar ranks that share a row; missing if none are folded. */
   rankGroups?: RankGroups | null;
-  /** The ranks that have rows, besides pinned ranks; null or undefined: all. */
+  /** The ranks that have rows, in addition to pinned ranks; null or undefined for all. */
   onlyRanks?: ReadonlySet<number> | null;
   /** Whether lanes without events in view keep their full height. */
   keepEmptyLanes?: boolean;
-  /** Tracks whose stacks of Python frames are unfolded, in the form of `pinned`. */
+  /** Tracks with unfolded stacks of Python frames, in the same form as `pinned`. */
   openStacks?: ReadonlySet<string>;
 }
 
@@ -318,9 +318,9 @@ export function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-// The reply to `event`.
+// The reply to an `event` request.
 
-/** Return the arrows of an event, each from its start to its end. */
+/** Return an event's arrows, each from its start to its end. */
 export function flowArrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
   return detail.flows.map((flow) =>
     flow.direction === "out"
@@ -329,7 +329,7 @@ export function flowArrows(detail: EventDetail): { kind: string; from: Brief; to
   );
 }
 
-/** Return the label of a flow as seen from this event. */
+/** Return a flow's label as seen from this event. */
 export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   const into = flow.direction === "in";
   if (flow.kind === "launch") return into ? "Launched by" : "Launches";
@@ -337,11 +337,11 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   return into ? `From (${flow.kind})` : `To (${flow.kind})`;
 }
 
-// The reply to `totals`, and how its tables are sorted.
+// The reply to a `totals` request, and how its tables are sorted.
 
 export type TotalsColumn = "name" | "count" | "sum" | "mean" | "min" | "max";
 
-/** The order with device work first and enclosing events such as steps last, longest first. */
+/** Device work first and enclosing events such as steps last; within each, longest first. */
 export const BY_WORK = "work";
 
 export interface TotalsOrder {
@@ -349,7 +349,7 @@ export interface TotalsOrder {
   descending: boolean;
 }
 
-/** Return the order after a click on a column head: numbers descend at first. */
+/** Return the order after a click on a column header. Numbers are in descending order at first. */
 export function nextOrder(order: TotalsOrder, column: TotalsColumn): TotalsOrder {
   if (order.column === column) return { column, descending: !order.descending };
   return { column, descending: column !== "name" };
@@ -368,7 +368,7 @@ export function sortTotals<T extends Sums>(
     if (column === BY_WORK) return kindPriority(b.kind) - kindPriority(a.kind) || a.sum - b.sum;
     return a[column] - b[column];
   };
-  // Rows that compare equal keep the same order at every click.
+  // Rows that compare equal keep the same order on every click.
   return [...rows].sort((a, b) => sign * compare(a, b) || compareLabels(a, b));
 }
 
@@ -381,8 +381,8 @@ function kindPriority(kind: Kind): number {
 }
 
 /**
- * Return the kinds that sum up a selection: device kinds, which do not nest, or host kinds if there
- * is no device. Sums over nested events count time more than once and would come first.
+ * Return the kinds that summarize a selection: device kinds, which do not nest, or host kinds if
+ * there is no device. Sums over nested events count time more than once and would come first.
  */
 export function mainKinds(totals: Totals): Sums[] {
   const device = totals.kinds.filter((row) => DEVICE_KINDS.includes(row.kind) && row.sum > 0);
@@ -390,19 +390,19 @@ export function mainKinds(totals: Totals): Sums[] {
   return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
 }
 
-// Brushes and selections of charts.
+// Changes of the selection by charts, and the part they mark.
 
-/** A change of the selection by a view: null clears a dimension, a missing dimension is kept. */
+/** A change of the selection by a view. Null clears a dimension; missing dimensions are kept. */
 export interface Brush {
   ranks?: number[] | null;
   names?: string[] | null;
   kinds?: string[] | null;
   window?: [number, number] | null;
-  /** Whether `names` are operators, so that the work they launched is selected too. */
+  /** Whether `names` are operators, so that the work they launched is also selected. */
   launches?: boolean;
 }
 
-/** The current selection by dimension; null selects everything. */
+/** The current selection in each dimension; null selects everything. */
 export interface ChartSelection {
   ranks: readonly number[] | null;
   names: readonly string[] | null;
@@ -421,15 +421,15 @@ export interface ChartPanel {
 
 export interface ClassStyle {
   color: string;
-  /** Drawn as diagonal lines in the color on a pale background. */
+  /** Whether it is drawn as diagonal lines in the color on a pale background. */
   hatched: boolean;
-  /** Whether it is paler than the other classes. */
+  /** Whether it is paler than other classes. */
   faint?: boolean;
 }
 
 export interface ClassPalette {
   legend(theme: ThemeName): readonly { name: string; styles: readonly ClassStyle[] }[];
-  /** Styles by class. The last one is for events whose class is unknown. */
+  /** Styles per class. The last style is for events whose class is unknown. */
   styles(theme: ThemeName): readonly ClassStyle[];
 }
 
@@ -437,20 +437,20 @@ export interface ClassShares {
   /** The window that is divided into parts, in ns since the origin. */
   start: number;
   end: number;
-  /** For each class, its share (0 … 1) of each part of the window. The first is drawn below. */
+  /** The share (0 … 1) of each class in each part of the window. The first class is lowest. */
   shares: readonly (readonly [code: number, share: readonly number[]])[];
 }
 
 /** The values of a mark on a ribbon. */
 export interface Arrival {
-  /** Name and number of the collective, and the number of all collectives. */
+  /** Name and number of the collective, and the total number of collectives. */
   name: string;
   call: number;
   of: number;
-  /** The late rank and its event. The rank is -1 if several came last at the same time. */
+  /** The late rank and its event. The rank is -1 if several ranks came last at the same time. */
   rank: number;
   id: number;
-  /** Delay after the median rank in ns; in the row of the job, the mean wait of the others. */
+  /** Delay after the median rank in ns; in the job's row, the mean wait of the other ranks. */
   ns: number;
   ofJob: boolean;
 }

@@ -11,13 +11,13 @@ export interface SelectionJson {
   tracks: string[] | null;
   query: string | null;
   ids: [number, number][] | null;
-  /** Whether the device work that the selected operators launched is selected too. */
+  /** Whether the device work launched by the selected operators is also selected. */
   launches?: true;
 }
 
 export type CellValue = string | number | boolean | null;
 
-/** The data of a panel by column. Times are integer nanoseconds. */
+/** A panel's data, keyed by column. Times are integer nanoseconds. */
 export type PanelFrame = {
   rows: number;
   columns: Record<string, readonly CellValue[]>;

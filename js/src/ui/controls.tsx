@@ -7,7 +7,7 @@ import { activeElement, h, renderElement } from "./dom";
 import { type RichText, wordEdge } from "./text";
 import { applyTheme } from "./theme";
 
-/** Return the name of a key on this keyboard: on Macs, ⌘ replaces Ctrl. */
+/** Return the name of a key on this keyboard. On Macs, ⌘ replaces Ctrl. */
 function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
@@ -22,15 +22,15 @@ export interface ButtonProps {
   icon?: IconName;
   /** Accessible name, also shown as a tooltip. */
   name?: string;
-  /** The key that does the same. */
+  /** The equivalent key. */
   keys?: string;
   /** Whether the key is shown on the button, in addition to the tooltip. */
   showKey?: boolean;
   class?: string;
   title?: string;
-  /** Whether it is switched on; undefined if it is not a switch. */
+  /** Whether the switch is on; undefined if the button is not a switch. */
   on?: boolean;
-  /** Whether the button has no effect now. Unlike a disabled button, it can have the focus. */
+  /** Whether the button currently has no effect. Unlike a disabled button, it can be focused. */
   off?: boolean;
   hidden?: boolean;
   children?: ComponentChildren;
@@ -85,12 +85,12 @@ export function UndoRedoPair(history: {
   );
 }
 
-/** Number of letters kept at the end of a truncated name, because kernel names differ there. */
+/** Number of characters kept at the end of a truncated name, as kernel names differ there. */
 const NAME_END_LENGTH = 12;
-/** Words in parentheses that distinguish equal labels. They are not cut. */
+/** Words in parentheses that distinguish equal labels, and are never truncated. */
 const DISAMBIGUATION = / \([^()]{1,30}\)$/u;
 
-/** A name that is truncated in front of its last letters if it is too long. */
+/** A name that, if too long, is truncated before its last characters. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
   const usualLength = Math.min(NAME_END_LENGTH, Math.floor(letters.length / 2));
@@ -114,7 +114,7 @@ export function Link(props: { text: ComponentChildren; title?: string; press(): 
   );
 }
 
-/** Bars shown instead of content that is being computed. */
+/** Bars shown in place of content that is being computed. */
 export function Skeleton({ class: name = "", lines }: { class?: string; lines: number }) {
   return (
     <div class={`hta-skeleton ${name}`} aria-hidden="true">
@@ -183,7 +183,7 @@ export function Select(props: {
   );
 }
 
-/** A failed request, shown instead of its content. */
+/** A failed request, shown in place of its content. */
 export function FailureNote(props: { title: string; error: Error; retry(): void }) {
   return (
     <div class="hta-failure" role="alert">
@@ -230,7 +230,7 @@ export const renderButton = ({
 export const renderFailure = (title: string, error: Error, retry: () => void): HTMLElement =>
   renderElement(<FailureNote title={title} error={error} retry={retry} />);
 
-// Small line icons in the colour of their text; drawn here, because fonts differ.
+// Small line icons in the color of their text, drawn here because fonts differ.
 
 const ICON_PATHS = {
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.4 10.4 14 14",
@@ -261,7 +261,7 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-// Copy text, even if the page may not use the clipboard API (plain http).
+// Copy text, even if the page may not use the clipboard API (plain HTTP).
 
 /** Copy text to the clipboard. Return a status message. */
 export async function copyAndReport(
@@ -278,7 +278,7 @@ async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // The clipboard was refused, or is missing over plain http. A selection may still be copied.
+    // The clipboard was refused, or is missing over plain HTTP. Copying a selection may still work.
     return copyBySelection(text, inside);
   }
 }
@@ -302,7 +302,7 @@ function copyBySelection(text: string, inside: HTMLElement): boolean {
 
 // Elements used by several panels.
 
-/** Copy text and show a message. `what` names the text in it. */
+/** Copy text and show a message, in which `what` names the text. */
 export type Copy = (text: string, what: string) => void;
 
 export function CloseButton({ close, words = "" }: { close(): void; words?: string }) {
@@ -322,7 +322,7 @@ export function CloseButton({ close, words = "" }: { close(): void; words?: stri
   );
 }
 
-/** Switches between the event and the window if both are selected. */
+/** Tabs for the event and the window, if both are selected. */
 export function Tabs({ current, other }: { current: "event" | "area"; other(): void }) {
   return (
     <span class="hta-tabs" role="tablist">
@@ -346,7 +346,7 @@ export interface FactRow {
   name: string;
   value: ComponentChildren;
   title?: string | undefined;
-  /** Layout of the value: `line` truncates its link, `chain` its beginning; `wrapped` wraps. */
+  /** Layout of the value. `line` truncates its link, `chain` its beginning; `wrapped` wraps. */
   className?: "chain" | "line" | "wrapped" | undefined;
 }
 
@@ -382,7 +382,7 @@ export function CopyButton(props: { copy: Copy; text: () => string; what: string
   );
 }
 
-/** Show why the widget failed, instead of the widget, until the signal aborts. */
+/** Until the signal aborts, show why the widget failed in place of the widget. */
 export function showFailurePanel(
   el: Element,
   title: string,

@@ -1,4 +1,4 @@
-/** Create elements. All text becomes text nodes, so no name in a trace is parsed as HTML. */
+/** Create elements. All text becomes text nodes, so names in a trace are not parsed as HTML. */
 
 import { type ComponentChild, render } from "preact";
 
@@ -18,7 +18,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Replace the children of an element. null, undefined and false are skipped. */
+/** Replace the children of an element, skipping null, undefined and false. */
 export function replaceChildren(node: Element, ...children: Child[]): void {
   const shown = children.filter((child) => child !== null && child !== undefined);
   node.replaceChildren(...shown.filter((child) => child !== false));
@@ -36,12 +36,12 @@ export function activeElement(node: Node): Element | null {
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
 }
 
-/** Return the parent of a node; for a shadow root, its host. */
+/** Return a node's parent, or the host if the node is a shadow root. */
 export function composedParent(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
-/** Return whether keys enter text in this element. */
+/** Return whether key presses enter text in this element. */
 export function isTextEntry(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement) return true;
@@ -49,7 +49,7 @@ export function isTextEntry(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !/^(checkbox|radio|button)$/.test(target.type);
 }
 
-/** Draw components into an element until the signal aborts. Signals redraw them. */
+/** Draw components into an element until the signal aborts. Signal changes redraw them. */
 export function renderInto(children: ComponentChild, host: Element, signal: AbortSignal): void {
   if (signal.aborted) return;
   render(children, host);

@@ -39,7 +39,7 @@ export function formatDurationDelta(ns: number): string {
   return (ns > 0 ? "+" : MINUS) + formatDuration(Math.abs(ns));
 }
 
-/** Format a point in time with its microseconds: `451.975 ms`, or `3.451 975 s` from 1 s on. */
+/** Format a point in time to the microsecond: `451.975 ms`, or `3.451 975 s` from 1 s on. */
 export function formatTime(ns: number): string {
   const size = Math.abs(ns);
   const sign = ns < 0 ? MINUS : "";
@@ -48,14 +48,14 @@ export function formatTime(ns: number): string {
   return `${sign}${groupDigits(integerPart)}.${fraction.slice(0, 3)}${THIN_SPACE}${fraction.slice(3)}${THIN_SPACE}s`;
 }
 
-/** Format a time with every nanosecond: `451 975 123 ns`. */
+/** Format a time down to the nanosecond: `451 975 123 ns`. */
 export function formatExact(ns: number): string {
   return `${ns < 0 ? MINUS : ""}${groupDigits(String(Math.abs(Math.round(ns))))}${THIN_SPACE}ns`;
 }
 
 /**
  * Format an axis tick with the decimals that the tick distance requires. `maxMagnitude` is the
- * largest time on the axis, which gives `95.15 ms` instead of `95 150 µs`.
+ * largest time on the axis; it is needed to show `95.15 ms` instead of `95 150 µs`.
  */
 export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
   let [unit, scale] = TIME_UNITS[2]!;
@@ -66,7 +66,7 @@ export function formatAxis(ns: number, step: number, maxMagnitude = 0): string {
   return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${groupDigits(text)}${THIN_SPACE}${unit}`;
 }
 
-/** Format a share: `66 %`, `2.8 %`, `<1 %`. An unknown share is `–`, never `0`. */
+/** Format a share: `66 %`, `2.8 %`, `<1 %`. An unknown share is shown as `–`. */
 export function formatShare(share: number | null): string {
   if (share === null || !Number.isFinite(share)) return UNKNOWN;
   if (share <= 0) return `0${THIN_SPACE}%`;
@@ -146,7 +146,7 @@ export function formatValue(value: number, unit = ""): string {
   return `${value < 0 ? MINUS : ""}${text}${unit === "" ? "" : THIN_SPACE + unit}`;
 }
 
-/** Format the p value of a test without line breaks: `p 0.043`, `p 1`, `p < 0.0001`. */
+/** Format a test's p value without line breaks: `p 0.043`, `p 1`, `p < 0.0001`. */
 export function formatPValue(p: number): string {
   return p < 0.0001 ? "p\u00a0<\u00a00.0001" : `p\u00a0${Number(p.toPrecision(2))}`;
 }
@@ -156,21 +156,21 @@ export function plural(count: number, noun: string): string {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Return `13.0–31.0 ms`, or both durations with their units if these differ. */
+/** Return `13.0–31.0 ms`, or both durations with their units if the units differ. */
 export function formatRange(min: number, max: number): string {
   return joinRange(formatDuration(min), formatDuration(max));
 }
 
-/** Join two formatted amounts into a range. A unit that both have is written once. */
+/** Join two formatted amounts into a range. A unit that they share is written once. */
 export function joinRange(low: string, high: string): string {
-  // The digits of large numbers are grouped by the same space that precedes a unit.
+  // The space that groups the digits of large numbers also precedes the unit.
   const unit = /\u202f[^\d\u202f]+$/u.exec(low)?.[0] ?? "";
   return high.endsWith(unit)
     ? `${low.slice(0, low.length - unit.length)}–${high}`
     : `${low}–${high}`;
 }
 
-/** Return the term for everything that is loaded: a job, or an export of a part of one. */
+/** Return the term for everything that is loaded: a job, or an export of part of a job. */
 export function wholeRunName(scene: { part?: unknown }): string {
   return scene.part ? "whole export" : "whole job";
 }

@@ -6,7 +6,7 @@ import { composedParent } from "./dom";
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
 
-/** Return the theme of an element by the conventions of known hosts, or null. */
+/** Return an element's theme by the conventions of known hosts, or null. */
 function themeOf(node: HTMLElement): ThemeName | null {
   const jupyter = node.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
@@ -33,7 +33,7 @@ export function detectTheme(el: HTMLElement): ThemeName {
   return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Call `onChange` with each new theme of the host until the signal aborts. */
+/** Call `onChange` whenever the host's theme changes, until the signal aborts. */
 export function watchTheme(
   el: HTMLElement,
   signal: AbortSignal,
@@ -65,7 +65,7 @@ export function watchTheme(
   signal.addEventListener("abort", () => observer.disconnect(), { once: true });
 }
 
-/** Return the size of an element; null while it is hidden, as in a hidden output. */
+/** Return the size of an element; null while it is hidden, for example in a hidden output. */
 export function sizeOf(el: HTMLElement) {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
@@ -77,7 +77,7 @@ export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSi
   watchPixelRatio(onChange, signal);
 }
 
-/** Call `onChange` once for all elements whose size has changed, and once at first. */
+/** Call `onChange` initially, and once for all elements that are resized together. */
 export function watchBoxes(
   elements: readonly Element[],
   onChange: () => void,
@@ -88,7 +88,7 @@ export function watchBoxes(
   signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
-/** Call `onChange` when the pixel density changes. Each query matches only one density. */
+/** Call `onChange` when the pixel density changes. Each media query matches only one density. */
 function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const onDensityChange = () => {
@@ -98,7 +98,7 @@ function watchPixelRatio(onChange: () => void, signal: AbortSignal): void {
   query.addEventListener("change", onDensityChange, { once: true, signal });
 }
 
-// Whether an element is visible: near the window, in a page in the foreground.
+// Whether an element is visible, that is, near the window in a foreground page.
 
 /** Elements within one window height above or below the window count as visible. */
 const VISIBILITY_MARGIN = "100% 0px";
@@ -132,15 +132,15 @@ export class ElementVisibility {
   }
 }
 
-// Classes for the available width, used by the style sheets.
+// CSS classes for the available width, used by the style sheets.
 
-/** From this width on, chips and search are not folded into buttons. */
+/** Minimum width at which chips and search are not folded into buttons. */
 export const NARROW_BELOW_PX = 900;
-/** From this width on, the status line has hints about keys and full badges. */
+/** Minimum width at which the status line has key hints and full badges. */
 export const TIGHT_BELOW_PX = 760;
-/** From this width on, the tables of totals have all their columns. */
+/** Minimum width at which the tables of totals have all their columns. */
 const ROOMY_FROM_PX = 1060;
-/** From this width on, the color mode is written out. */
+/** Minimum width at which the color mode is written out. */
 const WIDE_FROM_PX = 1280;
 
 export function setWidthClass(root: HTMLElement, width: number): void {
@@ -150,7 +150,7 @@ export function setWidthClass(root: HTMLElement, width: number): void {
   root.classList.toggle("hta-wide", width >= WIDE_FROM_PX);
 }
 
-/** Tracks which of several elements are visible, so that only visible panels send requests. */
+/** Tracks which elements are visible, so that only visible panels send requests. */
 export class VisibilityTracker {
   private readonly visibleElements = new Set<Element>();
   private readonly observer: IntersectionObserver;

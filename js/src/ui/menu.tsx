@@ -14,13 +14,13 @@ const CONTROLS = "input, select, button";
 interface OpenPopover {
   root: HTMLElement;
   anchor: HTMLElement;
-  /** The element that had the focus before. */
+  /** The element that had the focus before the popover opened. */
   focusBefore: Element | null;
   /** Aborted when the popover closes, which removes its listeners. */
   listeners: AbortController;
 }
 
-/** A layer with content at a button, which may be another one each time it opens. */
+/** A layer with content, placed at a button that may differ each time the layer opens. */
 export class Popover {
   private readonly el: HTMLElement;
   private openPopover: OpenPopover | null = null;
@@ -99,13 +99,13 @@ export class Popover {
     }
   }
 
-  /** Close the popover if Tab leaves it: it is at the end of the root, far from its button. */
+  /** Close the popover if Tab leaves it, as it is the root's last element, far from its button. */
   private onTab(event: KeyboardEvent): void {
     const controls = [...this.el.querySelectorAll<HTMLElement>(CONTROLS)];
     const edge = event.shiftKey ? controls[0] : controls.at(-1);
     const isInside = event.currentTarget === this.el;
     if (isInside && event.target !== edge && this.role !== "menu") return;
-    // The button has the focus now. The browser moves on from there; with Shift, it must stay.
+    // The button now has the focus. The browser moves on from there; with Shift, it must stay.
     this.close();
     if (event.shiftKey && isInside) event.preventDefault();
   }
@@ -117,11 +117,11 @@ export class Popover {
   }
 }
 
-/** Place a popover below its anchor, or above it if there is more space, in the visible part. */
+/** Place a popover in the visible part, below its anchor or, if there is more space, above it. */
 function placePopover(anchor: HTMLElement, el: HTMLElement, root: HTMLElement): void {
   const visibleArea = visibleRect(root);
   const frame = root.getBoundingClientRect();
-  // An anchor without a size is hidden. Use the corner of the visible part of the page.
+  // An anchor without a size is hidden, so use the corner of the page's visible part.
   const shown = anchor.getBoundingClientRect();
   const box =
     shown.width > 0
@@ -152,7 +152,7 @@ function moveFocus(event: KeyboardEvent, items: HTMLElement[], next: string, bef
   items[(Math.max(to, -1) + items.length) % items.length]!.focus();
 }
 
-/** A button that opens what `content` draws below it. */
+/** A button that opens the content drawn by `content` below itself. */
 export function OpenerButton({
   content,
   role = "dialog",
@@ -184,7 +184,7 @@ export function OpenerButton({
 export interface MenuItem {
   text: string;
   note?: string;
-  /** Whether it is selected; undefined for commands. */
+  /** Whether the item is selected; undefined for commands. */
   on?: boolean;
   /** Heading above the first item of a group. */
   group?: string;
@@ -258,7 +258,7 @@ function Menu({ items, close, search, onClose }: MenuProps) {
   );
 }
 
-/** The button of an item. `role` is used for items that are selected or not. */
+/** An item's button. `role` applies to items that can be selected. */
 function MenuRow(props: { item: MenuItem; role: "menuitemcheckbox" | "checkbox"; close(): void }) {
   const { text, note, on, press } = props.item;
   const onClick = (): void => {
@@ -280,7 +280,7 @@ function MenuRow(props: { item: MenuItem; role: "menuitemcheckbox" | "checkbox";
   );
 }
 
-/** A toolbar. Tab stops at it once; arrows, Home and End move inside, except in text fields. */
+/** A toolbar with a single Tab stop. Arrows, Home and End move inside it, except in text fields. */
 export function Toolbar(props: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
   const items = (): HTMLElement[] =>

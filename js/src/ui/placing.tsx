@@ -13,12 +13,12 @@ interface ViewportRect {
 
 const FULL = "hta-full";
 
-/** Return the outermost widget around `root`: for a linked panel, the view that contains it. */
+/** Return the outermost widget around `root`, for a linked panel the view that contains it. */
 export function outermostElement(root: HTMLElement): HTMLElement {
   return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
 }
 
-/** Return the part of an element that is inside the window and all ancestors that clip it. */
+/** Return the part of an element inside the window and all ancestors that clip it. */
 export function visibleRect(el: HTMLElement): ViewportRect {
   const { left, top, right, bottom } = el.getBoundingClientRect();
   const box = { left, top, right, bottom };
@@ -40,10 +40,10 @@ export function visibleRect(el: HTMLElement): ViewportRect {
   return box;
 }
 
-/** Lets a widget fill the window, above everything that its host draws. */
+/** Makes a widget fill the window, above everything else in its host. */
 export class FullWindow {
   private readonly on = signal(false);
-  /** Takes the space of the widget in the page of the host. */
+  /** Takes up the widget's space in the host's page. */
   private readonly placeholder = h("div", { "aria-hidden": "true" });
 
   constructor(
@@ -59,7 +59,7 @@ export class FullWindow {
     this.set(!this.isOn);
   }
 
-  /** Leave the full window. Return false if the widget did not fill it. */
+  /** Leave the full window. Return false if the widget did not fill the window. */
   leave(): boolean {
     const { isOn } = this;
     if (isOn) this.set(false);
@@ -74,7 +74,7 @@ export class FullWindow {
     }
     root.classList.toggle(FULL, on);
     this.on.value = on;
-    // In the top layer, no ancestor in the host's page clips or moves the widget.
+    // In the top layer, the widget is not clipped or moved by ancestors in the host's page.
     if (on) {
       root.setAttribute("popover", "manual");
       root.showPopover?.();
@@ -90,7 +90,7 @@ export class FullWindow {
 
 const USED_KEY = "hta-full-window-used";
 
-/** With `hint`, the button shows its name next to the icon until it is first used. */
+/** With `hint`, the button shows its name next to the icon until its first use. */
 export function FullButton({ full, hint = false }: { full: FullWindow; hint?: boolean }) {
   const isUsed = useSignal(!hint || readStored(USED_KEY) !== null);
   return (
@@ -110,7 +110,7 @@ export function FullButton({ full, hint = false }: { full: FullWindow; hint?: bo
   );
 }
 
-// Settings stored in this browser. Pages in frames may have no storage.
+// Settings stored in this browser. Pages in frames may lack storage.
 
 function readStored(key: string): string | null {
   try {

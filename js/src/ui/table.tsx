@@ -1,4 +1,4 @@
-/** A table that can be sorted and filtered, with bars in its cells. A click selects a row. */
+/** A sortable, filterable table with bars in its cells. A click selects a row. */
 
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
@@ -10,17 +10,17 @@ import { watchBoxes } from "./host";
 import { capitalizeSentence } from "./text";
 
 export interface TableColumn<Row> {
-  /** Key of the column, by which rows are sorted. */
+  /** Key of the column when sorting rows. */
   by: string;
   title: string;
-  /** Explanation; "" if the title is sufficient. */
+  /** Explanation; "" if the title is self-explanatory. */
   hint?: string;
   /** CSS grid track. Default: the width of the content. */
   width?: string;
-  /** The column is hidden if the table is narrower than this. */
+  /** Minimum table width at which the column is shown. */
   from?: number;
   isNumber?: boolean;
-  /** Draw a cell. `max` is the largest value of the column, `on` whether the row is selected. */
+  /** Draw a cell. `max` is the column's largest value; `on` is whether the row is selected. */
   cell(row: Row, max: number, on: boolean): ComponentChildren;
 }
 
@@ -33,19 +33,19 @@ interface TableProps<Row> {
   name: string;
   columns: readonly TableColumn<Row>[];
   rows: readonly Row[];
-  /** Returns the value to sort by; null if rows cannot be sorted. */
+  /** Return the value to sort by. Null if rows cannot be sorted. */
   value: ((row: Row, by: string) => CellValue) | null;
   /** Order of `rows`; null if they are not sorted by a column. */
   order?: SortOrder | null;
-  /** Text that one of a row's names must contain. */
+  /** Text that at least one of a row's names must contain. */
   filter?: string;
-  /** Return the names of a row for the filter. The first one is the full name. */
+  /** Return a row's names for the filter. The first is the full name. */
   namesOf(row: Row): readonly string[];
   isOn(row: Row): boolean;
-  /** Whether rows that are not selected are faint while others are. */
+  /** Whether unselected rows are faint while other rows are selected. */
   isFaint?: boolean;
   press(row: Row, add: boolean): void;
-  /** Number of rows shown at first, and added on each request. */
+  /** Number of rows shown at first, and number added on each request. */
   maxRows?: number;
   rowStep?: number;
   /** The noun for rows. */
@@ -140,7 +140,7 @@ function arrangeRows<Row>(
   return shownRows.sort((a, b) => sign * compareValues(value(a, order.by), value(b, order.by)));
 }
 
-/** Number each name among its equals: keys must be unique, but names may occur several times. */
+/** Number repeated names, because keys must be unique but names may occur several times. */
 function uniqueKeys(names: readonly string[]): string[] {
   const counts = new Map<string, number>();
   return names.map((name) => {
@@ -150,7 +150,7 @@ function uniqueKeys(names: readonly string[]): string[] {
   });
 }
 
-/** Return the order after a press on a column head: by the column, then reversed, then `first`. */
+/** Return the order after a press on a column header: the column's, then reversed, then `first`. */
 function nextOrder<Row>(
   now: SortOrder | null,
   { by, isNumber = false }: TableColumn<Row>,
@@ -162,7 +162,7 @@ function nextOrder<Row>(
   return first?.by === by ? { by, descending: down } : first;
 }
 
-/** The head of a column. `order` is null if rows have another order, `sort` if it is fixed. */
+/** A column header. `order` is null if rows have another order; `sort`, if the order is fixed. */
 function ColumnHead<Row>(props: {
   column: TableColumn<Row>;
   order: SortOrder | null;
@@ -193,7 +193,7 @@ function ColumnHead<Row>(props: {
   );
 }
 
-/** A row. `cells` are its columns, each with its largest value. */
+/** A row. `cells` holds its columns, each with the column's largest value. */
 function TableRow<Row>(props: {
   table: TableProps<Row>;
   row: Row;
@@ -232,7 +232,7 @@ export function FilterField(props: { name: string; text?: string; set(text: stri
   );
 }
 
-/** The name of a row as a button. The row handles the click. */
+/** A row's name as a button. The row handles the click. */
 export function NameButton(props: { text: string; title: string; on: boolean }) {
   return (
     <button type="button" class="hta-name-button" title={props.title} aria-pressed={props.on}>
@@ -266,7 +266,7 @@ function compareValues(a: CellValue, b: CellValue): number {
   return String(a).localeCompare(String(b));
 }
 
-// Cells with numbers, and the bars behind some of them.
+// Number cells, and the bars behind some of them.
 
 export function numberOrNull(value: CellValue): number | null {
   return typeof value === "number" ? value : null;
@@ -275,7 +275,7 @@ export function numberOrNull(value: CellValue): number | null {
 export const countText = (value: CellValue): string => formatCount(numberOrNull(value));
 export const durationText = (value: CellValue): string => formatDuration(numberOrNull(value));
 
-/** A bar for a value, with its text. The part `wait` of the value is hatched. */
+/** A bar for a value, with its text. The `wait` part of the value is hatched. */
 export function BarCell(props: {
   value: number | null;
   max: number;
@@ -307,7 +307,7 @@ export function toCsv(frame: PanelFrame): string {
   return `${lines.join("\r\n")}\r\n`;
 }
 
-/** Cells that spreadsheets take for a formula, even after spaces or with full-width characters. */
+/** Cells that spreadsheets treat as formulas, even after spaces or with full-width characters. */
 const FORMULA = /^(?:\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])/;
 
 function quoteCsv(value: CellValue): string {

@@ -1,4 +1,4 @@
-/** Measure, truncate and wrap text; format the sentences of notes. */
+/** Measure, truncate and wrap text, and format the sentences of notes. */
 
 import KIND_NAMES from "../../../hta_widgets/facts/kind_names.json";
 import { ranksText } from "../facts/rank_text";
@@ -12,7 +12,7 @@ const MAX_CACHED_WIDTHS = 4000;
 const widths = new Map<string, number>();
 let measureContext: CanvasRenderingContext2D | null | undefined;
 
-/** Return the width in CSS px, estimated if there is no canvas (in tests without a browser). */
+/** Return the width in CSS px. Without a canvas (in tests without a browser), it is estimated. */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
   if (widths.size > MAX_CACHED_WIDTHS) widths.clear();
   return getOrMake(widths, `${weight[0]}${size} ${text}`, () => {
@@ -23,7 +23,7 @@ export function textWidth(text: string, weight: Weight = "normal", size = 11): n
   });
 }
 
-/** Break a text into lines of at most `maxWidth`. Words that are wider are broken too. */
+/** Break a text into lines of at most `maxWidth`. Wider words are also broken. */
 export function wrapText(
   text: string,
   maxWidth: number,
@@ -54,11 +54,11 @@ function breakWord(word: string, fits: (part: string) => boolean): string[] {
   return [...parts, remaining];
 }
 
-/** A cut moves by at most this many characters to avoid cutting a word. */
+/** Maximum number of characters by which a truncation point moves to avoid splitting a word. */
 const MAX_WORD_PART = 8;
 const INSIDE_WORD = /^[\p{L}\p{N}]{2}/u;
 
-/** Return the word edge nearest to `at` in the direction of `step`; `at` itself if none is near. */
+/** Return the word edge nearest to `at` in the direction of `step`; `at` if no edge is near. */
 export function wordEdge(characters: readonly string[], at: number, step: 1 | -1): number {
   for (let moved = 0; moved < MAX_WORD_PART; moved += 1) {
     const place = at + moved * step;
@@ -68,7 +68,7 @@ export function wordEdge(characters: readonly string[], at: number, step: 1 | -1
   return at;
 }
 
-/** Shorten a text in its middle, because names of matrix products differ at their ends. */
+/** Shorten a text in the middle, because names of matrix products differ at their ends. */
 export function shortenMiddle(text: string, maxWidth: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= maxWidth) return text;
   const characters = Array.from(text);
@@ -102,12 +102,12 @@ export function fitNames(names: readonly string[], maxWidth: number): string[] {
 
 // Short names of rows, made distinct as in Python's `trace/names.py`.
 
-/** Longer distinguishing parts of names are not used; their rows are numbered instead. */
+/** Maximum length of distinguishing parts of names. If they are longer, rows are numbered. */
 const MAX_LABEL_LENGTH = 28;
-/** At most this many characters of a name are read: names in files may be a megabyte long. */
+/** Maximum number of characters read from a name, as names may be a megabyte long. */
 const MAX_READ = 1 << 15;
 
-/** Return the labels; equal ones get words in which their `names` differ, or a number. */
+/** Return the labels. Equal labels get words in which their `names` differ, or a number. */
 export function disambiguate(labels: readonly string[], names: readonly string[]): string[] {
   const distinctLabels = [...labels];
   for (const rows of groupsOfSameLabel(distinctLabels)) {
@@ -166,7 +166,7 @@ function differingWords(names: readonly string[]): string[] {
 
 /**
  * Return the rows to label if rows are closer together than lines of text: the rows in `first`,
- * then every `every`-th row, except rows too close to one that already has a label.
+ * then every `every`-th row, except rows too close to a labeled row.
  */
 export function labeledRows(
   rows: number,
@@ -187,25 +187,25 @@ export function labeledRows(
   return takenRows;
 }
 
-// Labels of marks. A label that does not fit is truncated with "…" or left out.
+// Mark labels. A label that does not fit is truncated with "…" or omitted.
 
 const ELLIPSIS = "…";
-/** Minimum number of characters in a truncated label; shorter ones are left out. */
+/** Minimum number of characters in a truncated label. Shorter labels are omitted. */
 const MIN_CHARACTERS = 4;
-/** Marks at least this wide have labels. */
+/** Minimum width of marks with labels. */
 export const LABEL_FROM_PX = 26;
 const MAX_CACHED_TEXTS = 20_000;
 
 interface MeasuredText {
-  /** Width of the first n characters, for n from 0 to the length. */
+  /** Widths of the first n characters, for n from 0 to the length. */
   readonly prefix: Float32Array;
-  /** Truncated forms by number of characters. */
+  /** Truncated forms, indexed by number of characters. */
   readonly cut: (string | undefined)[];
 }
 
 /**
- * Measures texts by adding up the advances of their characters, so that fitting a label takes only
- * a binary search. Ignoring kerning causes an error of less than a pixel.
+ * Measures texts by adding up their characters' advances, so that fitting a label takes only a
+ * binary search. Ignoring kerning causes an error of less than a pixel.
  */
 export class TextFitter {
   private readonly advances = new Map<string, number>();
@@ -252,7 +252,7 @@ export class TextFitter {
   }
 }
 
-/** Return the first `length` characters, or fewer if a word ends shortly before, and "…". */
+/** Return the first `length` characters, or fewer to end at a nearby word end, and "…". */
 function truncateAtWord(text: string, length: number): string {
   const characters = Array.from(text);
   const edge = wordEdge(characters, length, -1);
@@ -266,7 +266,7 @@ export function joinSentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
-/** Shorten a text to `length` characters: C++ names may be wider than the page. */
+/** Shorten a text to `length` characters, because C++ names may be wider than the page. */
 export function truncate(text: string, length: number): string {
   const characters = Array.from(text);
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join("")}…`;
@@ -276,7 +276,7 @@ export function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** Turn a note or message into a sentence, with a capital letter and a full stop. */
+/** Turn a note or message into a sentence with a capital letter and a full stop. */
 export function capitalizeSentence(text: string): string {
   return /[.!?…]$/.test(text) ? capitalize(text) : `${capitalize(text)}.`;
 }
@@ -293,14 +293,14 @@ export function emptyPanelText(frame: PanelFrame, otherwise: string): string {
   return joinSentences(frameNote(frame) || otherwise, remedy);
 }
 
-/** Display name of a kind of events. */
+/** Return an event kind's display name. */
 export function kindName(kind: string): string {
   return (KIND_NAMES as Record<string, string>)[kind] ?? kind;
 }
 
 /**
  * Return a text about what a frame lacks (kinds without matching events, ranks not in the page),
- * then its note. Kinds that the job lacks are left out, because the page lists them once.
+ * followed by its note. Kinds that the job lacks are omitted, because the page lists them once.
  */
 export function unmatchedText(
   frame: PanelFrame,
@@ -353,7 +353,7 @@ export function withPrefix(word: string, text: string): string {
   return text === "" ? "" : word + text;
 }
 
-/** Return the smallest step of 1, 2 or 5 times a power of ten that is at least `minStep`. */
+/** Return the smallest step of at least `minStep` that is 1, 2 or 5 times a power of ten. */
 export function niceStep(minStep: number): number {
   const power = 10 ** Math.floor(Math.log10(minStep) + 1e-12);
   for (const factor of [1, 2, 5]) {
@@ -367,7 +367,7 @@ export function niceTicks(end: number, maxTicks = 3, start = 0): number[] {
   const span = Math.max(Math.abs(end), Math.abs(start));
   if (!(span > 0)) return [0];
   let step = niceStep((span / maxTicks) * 0.85);
-  // Take the next smaller step: consecutive steps differ by a factor of at most 2.5.
+  // Use the next smaller step. Consecutive steps differ by a factor of at most 2.5.
   if (step > span) step = niceStep(step / 2.6);
   const ticks: number[] = [];
   const last = Math.floor(end / step + 1e-9);

@@ -4,11 +4,11 @@ import tokens from "../../../hta_widgets/facts/tokens.json";
 import type { ThemeName } from "../protocol/source";
 
 /**
- * The colors of a theme. Drawing code uses no other colors. Tests check their contrast.
+ * The colors of a theme. Drawing code uses only these. Tests check their contrast.
  *
- * `onKind` is the color of text on a solid mark of a kind. `nameShades` are three shades per kind
- * for coloring by name, and `hostHues` are the hues of host calls. `busy` and `waiting` are ramps
- * from zero to the maximum; `delta` is a ramp from faster to slower.
+ * `onKind` is the color of text on a solid mark of a kind. `nameShades` holds three shades per kind
+ * for coloring by name; `hostHues` are the hues of host calls. `busy` and `waiting` are ramps from
+ * zero to the maximum; `delta` is a ramp from faster to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };
 
@@ -17,7 +17,7 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
   dark: { name: "dark", ...tokens.dark },
 };
 
-/** Return the color at a share of the way from the first to the last stop. */
+/** Return the color at `share` of the way from the first to the last stop. */
 export function interpolateStops(stops: readonly string[], share: number): string {
   const position = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const lower = Math.min(Math.floor(position), stops.length - 2);
@@ -31,7 +31,7 @@ export function interpolateStops(stops: readonly string[], share: number): strin
   return `#${mixed.join("")}`;
 }
 
-/** Return red, green and blue of a color, each from 0 to 255. */
+/** Return a color's red, green and blue components, each from 0 to 255. */
 function channels(hex: string): [number, number, number] {
   const channel = (start: number): number => parseInt(hex.slice(start, start + 2), 16);
   return [channel(1), channel(3), channel(5)];
@@ -55,9 +55,9 @@ export const SIZE = {
   margin: 128,
   details: 196,
   gutterNarrow: 104,
-  /** Narrower stages have no margin. */
+  /** Minimum width of stages with a margin. */
   marginFrom: 900,
-  /** Narrower stages have the narrow gutter, without lane names. */
+  /** Minimum width of stages with the wide gutter, which has lane names. */
   gutterFrom: 760,
 } as const;
 
@@ -65,7 +65,7 @@ export const MOTION = { hover: 0, zoomKey: 120, zoomFit: 180, panel: 140 } as co
 
 export const FONT_FAMILY = tokens.font;
 
-/** Canvas font strings by role. */
+/** Canvas font strings, keyed by role. */
 export const FONT = {
   label: `11px ${FONT_FAMILY}`,
   labelStrong: `600 11px ${FONT_FAMILY}`,

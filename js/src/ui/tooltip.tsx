@@ -54,7 +54,7 @@ export function TooltipView({ tooltip }: { tooltip: TooltipState }) {
   );
 }
 
-/** Return the part of a frame around `y` that neither the window nor a panel hides. */
+/** Return the part of a frame around `y` that is not hidden by the window or a panel. */
 function visibleHeights(frame: HTMLElement, y: number): { top: number; height: number } {
   const from = frame.getBoundingClientRect().top;
   const height = visibleRect(frame).bottom - from;
@@ -70,8 +70,8 @@ const GAP_PX = 12;
 const MARGIN_PX = 4;
 
 /**
- * Return the position of a tooltip: right of and below the pointer and its mark, or on the other
- * side if it would cross an edge of the frame. The visible part of the frame begins at `top`.
+ * Return a tooltip's position: right of and below the pointer and its mark, or on the other side if
+ * it would cross an edge of the frame. The visible part of the frame begins at `top`.
  */
 export function placeTooltip(
   pointer: { x: number; y: number },
