@@ -480,7 +480,7 @@ class CallGraph:
     def _put_below_main(
         self, frame: pd.DataFrame, thread_of_row: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
-        """Move backward threads below the main thread. Return the threads that moved completely."""
+        """Move backward threads below the main thread. Return those whose events all moved."""
         if labels.count("main") != 1:
             return []
         ranges = self._backward_ranges(frame, thread_of_row == labels.index("main"))

@@ -377,7 +377,7 @@ def _find_changes(diff: Comparison) -> pd.DataFrame:
 
 
 def _total_counts(diff: Comparison) -> dict[tuple[str, bool], tuple[float, float]]:
-    """Return the numbers of calls before and after, keyed by name and whether it is device work."""
+    """Return call counts before and after, keyed by name and whether it names device work."""
     matches = match_ranks(diff)
     names = matches.pool.names
     key = 2 * matches.path_name + (matches.path_kind == WORK)

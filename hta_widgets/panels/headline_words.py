@@ -416,7 +416,7 @@ def _last_ready_text(
     blocked_ns: int,
     blocked_share: float,
 ) -> list[Piece]:
-    """State how often a Horovod rank is ready last; it may be missing from the trace set."""
+    """State how often a Horovod rank is ready last; its trace may be missing."""
     often = f"Rank {rank} is ready last for {count(last)} of {plural(negotiations, 'tensor')}"
     wait = f"the others wait for it during {duration(blocked_ns)}"
     return [f"{often}; {wait}, {share(blocked_share)} of the run."]

@@ -433,7 +433,7 @@ def parse_json(text: Any) -> Any:
 
 
 def decode_args(record: bytes) -> dict[str, Any]:
-    """Return the args in a JSON record; args that are not an object become the arg ``args``.
+    """Return the args in a JSON record; if they are not an object, it is the value of ``args``.
 
     Raises `ValueError` or `RecursionError` if the record is not JSON.
     """

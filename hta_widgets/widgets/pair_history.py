@@ -33,8 +33,8 @@ def history_move(
         return "undo" if future > 0 else None
     if new["future"]:
         return "redo" if future < 0 else None
-    # The future is empty after a change, but also after redoing its last entry. Only redoing
-    # restores the values of that entry.
+    # The future is empty after a change, and after redoing its last entry. Only redoing restores
+    # the values of that entry.
     if future == -1 and {**values, **old["future"][-1]} == values:
         return "redo"
     # When the history is full, it drops its first entry instead of growing.

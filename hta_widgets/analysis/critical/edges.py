@@ -567,7 +567,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
 
 
 def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return copies that ended before their launch call returned, and these blocking calls."""
+    """Return copies that ended before their launch call returned, and these calls."""
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]

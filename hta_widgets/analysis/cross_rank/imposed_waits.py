@@ -228,7 +228,7 @@ def waits_for_mask(work: ImposedWaits, late: list[int]) -> Bools:
 
     all_waited_ns = waited_before(np.ones(len(match), dtype=bool))
     is_for_late = np.isin(times.last_rank, late)
-    for _ in match.traces:  # in more rounds, a wait would return to a rank that passed it on
+    for _ in match.traces:  # with more rounds, a wait could return to a rank that passed it on
         passes_on = has_inherited & (2 * waited_before(is_for_late) > all_waited_ns)
         grown = is_for_late | match.reduce_per_entry(np.logical_or, passes_on)
         if (grown == is_for_late).all():

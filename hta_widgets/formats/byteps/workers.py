@@ -182,7 +182,7 @@ def _critical_partitions(rows: WorkerRows) -> dict[str, Ints]:
 
 
 def _last_of_step(totals: TotalRows) -> Ints:
-    """Return 1 for the total that ends last in its step; in a tie, the one that began first."""
+    """Return 1 for the total that ends last in its step; in a tie, the earliest start counts."""
     order = np.lexsort((-totals.start_ns, totals.start_ns + totals.dur_ns, totals.step))
     is_last = np.zeros(len(order), np.int64)
     is_last[order] = np.diff(totals.step[order], append=-1) != 0

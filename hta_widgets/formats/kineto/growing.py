@@ -256,7 +256,7 @@ class _TextCodes(dict[bytes, int]):
 
 
 class CallArgColumns:
-    """Args of operator calls: codes of their texts, and the numbers of autograd nodes."""
+    """Args of operator calls: codes of their texts, and autograd node numbers."""
 
     def __init__(self) -> None:
         self._codes = _TextCodes()

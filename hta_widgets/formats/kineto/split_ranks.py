@@ -52,7 +52,7 @@ _FLOWS = [ord(phase) for phase in "stf"]
 def split_ranks(
     columns: RankColumns, metadata: dict[str, Any], source: FileRecords, problems: Problems
 ) -> list[RankContents]:
-    """Return the ranks that a file's processes name, else one per device; empty for neither.
+    """Return the ranks named by a file's processes, else one per device; empty if it has neither.
 
     If only host processes name ranks, each device gets the rank of its host process.
     """

@@ -459,7 +459,7 @@ _NAME = re.compile(r"mpi_profile\.(?P<job>.+)\.\d+")
 
 
 def is_profile(start: FileStart) -> bool:
-    """Return whether a file begins like a profile of mpitrace."""
+    """Return whether a file begins like an mpitrace profile."""
     return _FIRST_LINE.match(start.without_bom) is not None
 
 

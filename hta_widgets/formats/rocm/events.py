@@ -162,7 +162,7 @@ def _launch_args(*sizes: int) -> dict[str, Any]:
 
 
 def _join_rare_streams(start_ns: Ints, end_ns: Ints, stream: Ints) -> Ints:
-    """Return the stream of each event. If a device has many streams, rare ones are joined."""
+    """Return the stream of each event. Of many streams, rarely used ones are merged."""
     streams, code = np.unique(stream, return_inverse=True)
     if len(streams) <= _MANY_STREAMS:
         return stream

@@ -27,7 +27,7 @@ import type { DrawContext } from "./paint";
 /** Make the drawing for a frame, or return a sentence that explains why nothing can be drawn. */
 export type DrawingFactory = (frame: PanelFrame, theme: Theme) => Drawing | string;
 
-/** Record the calls of `paint` as an SVG document. */
+/** Record what `paint` draws as an SVG document. */
 type SvgRecorder = (
   size: { width: number; height: number },
   title: string,

@@ -97,7 +97,7 @@ export class SharedStateStore {
   /** The state as a signal, for views that depend on it. */
   readonly stateSignal = signal<Readonly<SharedState>>(INITIAL_STATE);
   private readonly history = signal(readHistory(null));
-  /** The state at the last history entry, to which the next entry will return. */
+  /** The state at the last history entry. Undoing the next entry restores it. */
   private readonly committed = signal<Readonly<SharedState>>(INITIAL_STATE);
   /** Compares values one by one, as unchanged values are identical and a set may be large. */
   private readonly isCommitted = computed(() =>

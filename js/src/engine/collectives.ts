@@ -30,7 +30,7 @@ interface OverlayLane {
 
 /** Columns with one entry per event of a collective, for one rank or all ranks. */
 interface CollectiveEntries extends CollectiveEvents, ArrivalColumns {
-  /** Transfer time that does not fit in the event after its wait; 0 unless clocks disagree. */
+  /** Transfer time that exceeds the rest of the event after its wait; 0 unless clocks disagree. */
   transferAddedNs: Float64Array;
   size: Float64Array;
   track: Int32Array;

@@ -79,7 +79,7 @@ export function fromZigzag(code: number): number {
   return code % 2 === 0 ? code / 2 : -(code + 1) / 2;
 }
 
-// Decode text in a page to bytes: base64 and gzip, using the functions of the browser.
+// Decode text in a page, base64 and gzip, with the browser's functions.
 
 /** Method of recent browsers that the DOM types do not declare. */
 interface Base64Reader {

@@ -164,7 +164,7 @@ function buildPaints(
     /** For host calls colored by name, indexed by hue. */
     hostTint: Uint32Array.from(theme.hostHues, (hue) => packColor(hue, theme.hostTint)),
     hostEdge: Uint32Array.from(theme.hostHues, (hue) => packColor(hue)),
-    /** For each kind, whether it is drawn as a tint with an edge even among device events. */
+    /** For each kind, whether it is drawn as a tint with an edge, even for device events. */
     isPale: Uint8Array.from(styles, ({ isPale }) => (isPale ? 1 : 0)),
     /** For each kind, the width of its edge in CSS px. */
     edgePx: Float32Array.from(styles, ({ edgePx }) => edgePx),

@@ -56,7 +56,7 @@ export class RowsView {
     this.placeAt(anchoredScroll(before, this.layout, this.scroll));
   }
 
-  /** Return the layout in which all rows fit with the fewest thin lanes, which are the lowest. */
+  /** Return the layout that fits all rows with the fewest thin lanes, at the bottom. */
   private fittingLayout(): RowLayout {
     const { state, geometry } = this;
     const lanes = state.keepEmptyLanes === true ? [] : [...this.emptyLanes].sort((a, b) => a - b);
