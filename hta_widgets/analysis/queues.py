@@ -110,10 +110,12 @@ def _queues_of_rank(
     launches: bool,  # noqa: FBT001 - passed on by `map_ranks`
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
+    """Return `function` of a rank's queues; counts of launched, unlaunched and early work."""
     find = partial(queue_steps, part, launches=launches)
     steps = part.get_or_compute(("queue_steps", launches), find)
     value = function(part.with_window(*edges), steps, *args)
-    return value, (len(steps.row) // 2, steps.unlaunched, steps.early)
+    launched = len(steps.row) // 2  # work has a step when it enters the queue, and when it leaves
+    return value, (launched, steps.unlaunched, steps.early)
 
 
 @check_arguments

@@ -323,8 +323,9 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: pd.Series) -> tuple[list[str], I
     data = group_positions(frame)
     if data.empty:
         return [], np.full(len(ranks), -1)
-    several = data.groupby("column")["number"].max() > 0
-    column = several.index[several][0] if several.any() else data["column"].min()
+    last_number = data.groupby("column")["number"].max()
+    several = last_number.index[last_number > 0]
+    column = several[0] if len(several) else last_number.index[0]  # in the order of `KIND_ORDER`
     ranks_of_column = data[data["column"] == column].drop_duplicates("rank")
     kind = ranks_of_column["kind"].iloc[0]
     names = [f"{kind} {number}" for number in range(ranks_of_column["number"].max() + 1)]

@@ -91,7 +91,7 @@ def _work_of_rank(trace: Trace, panel: str, by: Grouping) -> pd.DataFrame:
     """Return a rank's device work launched by operators, with name and label."""
     tree, table = operator_tree(trace), trace.table
     work = device_work_rows(trace)
-    work = work[table.stream[work] >= 0]
+    # Launch -1 selects the last entry, -1: work without a call has no operator.
     operator = tree.innermost[trace.launch_of[work]]
     work, operator = work[operator >= 0], operator[operator >= 0]
     used, position = distinct_codes(operator)

@@ -116,6 +116,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _flush(path: Path) -> None:
+    """Write a file or folder to the disk. Only a full or broken disk is an error."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

@@ -104,13 +104,16 @@ def swap_sides(comparison: Comparison, sources: Sequence[Selection]) -> Comparis
 def first_window(
     side: RunSide, source: Selection, range_ns: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the initial window of a side: its steps, or None to show everything."""
+    """Return the initial window of a side: its steps, or None to show everything.
+
+    Steps are shown if the source has a window, or if they take less than half of the range.
+    """
     starts, ends = side.envelope()
     start_ns = int(starts.min())
     end_ns = max(int(ends.max()), start_ns + 1)
-    is_cut = source.start_ns is not None or source.end_ns is not None
+    has_window = source.start_ns is not None or source.end_ns is not None
     is_small = 2 * (end_ns - start_ns) < range_ns[1] - range_ns[0]
-    return (start_ns, end_ns) if is_cut or is_small else None
+    return (start_ns, end_ns) if has_window or is_small else None
 
 
 def aligned_window(

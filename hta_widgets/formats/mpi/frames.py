@@ -6,6 +6,7 @@ tables of routines. The table of ranks always has all ranks, because it compares
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -173,17 +174,17 @@ PANELS = (
 def base_tables(traces: TraceSet) -> dict[str, Any]:
     """Return the tables from which a page computes these panels.
 
-    Profiles and time lines have separate rows, because either may be selected without the other.
+    Profiles and timelines have separate rows, because either may be selected without the other.
     """
-    by_format = [
+    ranks_by_format = [
         [rank for rank, trace in traces.items() if trace.format == name] for name in MPI_FORMATS
     ]
-    names = ["job", "rank", "key", "source", "routine", "calls", "bytes", "time_s"]
+    columns = ["job", "rank", "key", "source", "routine", "calls", "bytes", "time_s"]
     note = str(analysis.mpi_ranks(traces).attrs.get("note", ""))
 
-    def rows(run: Any, *more: str) -> Any:
-        frames = [run(traces, ranks=ranks) for ranks in by_format if ranks]
-        table = pd.concat(frames, ignore_index=True)[[*names, *more]]
+    def rows(analyze: Callable[..., pd.DataFrame], *more_columns: str) -> Any:
+        frames = [analyze(traces, ranks=ranks) for ranks in ranks_by_format if ranks]
+        table = pd.concat(frames, ignore_index=True)[[*columns, *more_columns]]
         table.attrs = {"note": note}
         return small_frame_to_json(table)
 

@@ -504,7 +504,7 @@ interface FilledText {
   at(row: number): string;
 }
 
-/** Return a function that fills in a text's placeholders for a given row. */
+/** Evaluate a text's placeholders. The method `at` of the result fills them in for a row. */
 export function makeFiller(text: string, scope: EvaluationScope): FilledText {
   const { pieces, placeholders } = getOrMake(templates, text, () => parseTemplate(text));
   const values = placeholders.map(({ code }) => evaluate(code, scope));
@@ -513,12 +513,12 @@ export function makeFiller(text: string, scope: EvaluationScope): FilledText {
     at: (row) => {
       let filled = pieces[0]!;
       for (const [index, value] of values.entries()) {
-        const text = formatPlaceholder(
+        const insertion = formatPlaceholder(
           isColumn(value) ? value[row]! : (value as ScalarValue),
           placeholders[index]!.format,
         );
-        if (text === "") return "";
-        filled += text + pieces[index + 1]!;
+        if (insertion === "") return "";
+        filled += insertion + pieces[index + 1]!;
       }
       return filled;
     },

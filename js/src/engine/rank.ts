@@ -214,7 +214,7 @@ export class RankTrace {
     return laneMembers.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
-  /** Return whether an event row is in a summary lane. */
+  /** Return a test of event rows for a summary lane of host calls, communication or other work. */
   summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
     const { events } = this;
     const isOnTrack = this.trackFilter((track, trackIndex) =>
@@ -222,7 +222,8 @@ export class RankTrace {
     );
     const hasKind = (kind: number): boolean => {
       if (role === "cpu") return annotations || kind !== ANNOTATION;
-      return role === "comm" ? kind === COMMUNICATION : kind !== COMMUNICATION && kind !== SYNC;
+      if (role === "comm") return kind === COMMUNICATION;
+      return kind !== COMMUNICATION && kind !== SYNC;
     };
     return (row) => isOnTrack(events.lane[row]!) && hasKind(this.kindOf(events, row));
   }
