@@ -257,7 +257,7 @@ class TraceDiff(anywidget.AnyWidget):
             )
             if window is not None:
                 timeline.state.view = window
-            # A run may be part of several comparisons, each of which has its own classes of change.
+            # A run may be part of several comparisons with different classes of change.
             timeline.engine.classes_of = partial(self._answers.classes_of, number)
         self._history = PairHistory(self.sides)
 

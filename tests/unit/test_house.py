@@ -17,7 +17,7 @@ ODD_PHRASES = re.compile(
     r"|\b(told|tells|says|hears)\b|\b[Oo]ne (row|line|call|file|dot) a [a-z]+\b|\bthe like\b"
 )
 #: Number of lines with such a phrase. The number may only fall.
-ODD_LINES = 13
+ODD_LINES = 12
 
 # Each machine configures its package hosts. They are assembled so that this file omits them.
 HOSTS = [

@@ -50,7 +50,7 @@ class CommunicationColumns:
         self._text += map(b"\0".join, map(_communication, args))
 
     def finish(self) -> ArgTable | None:
-        """Return the columns; None if there are no records."""
+        """Return the columns; None without records."""
         return arg_table(self._record, self._text)
 
 
