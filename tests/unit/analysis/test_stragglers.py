@@ -20,6 +20,8 @@ from hta_widgets.formats.mpi.ranks import mpi_stragglers
 from hta_widgets.panels.headline import headline
 from hta_widgets.trace.traceset import TraceSet
 
+pytestmark = pytest.mark.slow
+
 STEP = 10_000  # µs
 
 

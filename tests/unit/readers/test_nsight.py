@@ -27,6 +27,8 @@ from hta_widgets.panels.headline import headline
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.graph_captures import captured_graphs
 
+pytestmark = pytest.mark.slow
+
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
