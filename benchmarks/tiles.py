@@ -1,6 +1,6 @@
 """Measure the kernel's work for a timeline: preparation, new views and other requests.
 
-Requests resemble those of the page: an answer may take 30 ms and 0.8 MB, and the rest is requested
+Requests resemble the page's: an answer may take 30 ms and 0.8 MB, and the rest is requested
 again. Processor time and wall time are measured; the latter includes other work on the machine. The
 script prints Markdown tables and writes ``benchmarks/results/tiles.json``.
 """

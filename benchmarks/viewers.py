@@ -89,7 +89,7 @@ class Mover:
             )
 
     def keys(self) -> None:
-        """Hold W, D, A, S, with repeats like those of a keyboard."""
+        """Hold W, D, A, S, repeated as by a keyboard."""
         for key in ("w", "d", "a", "s"):
             for _ in range(HELD_MS // REPEAT_MS):
                 self.page.keyboard.down(key)

@@ -3,7 +3,7 @@
     python scripts/gallery.py pictures [NAME …]
 
 If names are given, only those views and charts are drawn. `pictures/index.html` shows each picture
-beside that of the previous run, changed pictures first.
+next to that of the previous run, changed pictures first.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def report(page: Path, message: Any) -> None:
 
 
 def index(folder: Path) -> str:
-    """Return a page with each picture beside its previous version, changed pictures first."""
+    """Return a page with each picture next to its previous version, changed pictures first."""
     rows = []
     for now in (folder / "new").glob("*.png"):
         before = folder / "old" / now.name

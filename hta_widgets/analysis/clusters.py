@@ -648,7 +648,7 @@ class _FeatureComparison:
 
 
 def _allowed_differences(features: RankFeatures, step_ns: Floats, tolerance: float) -> Floats:
-    """Return the limit of each feature: the tolerance, or more where a difference may be chance."""
+    """Return the limit of each feature: the tolerance, or more if a difference may be chance."""
     if not len(step_ns):
         return np.full(len(_FEATURES), tolerance)
     error_ns = {"": np.zeros(len(step_ns)), **dict(zip(TIMES, features.error_ns.T, strict=True))}

@@ -1,4 +1,4 @@
-"""Which rank of a Horovod job is ready last.
+"""The rank of a Horovod job that is ready last.
 
 Horovod reduces a tensor once all ranks have computed it. Its timeline, which one rank writes for
 the whole job, has a phase ``NEGOTIATE_ALLREDUCE`` for each tensor. When a rank is ready, an event

@@ -323,7 +323,7 @@ def print_where_figures_show() -> None:
 #: The stream that HTA uses for the ranges that `align_module_with_kernels` adds.
 ANNOTATION_STREAM = -2
 
-#: Where the events in a figure of HTA run.
+#: The processors that run the events in a figure of HTA.
 EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)
 
 

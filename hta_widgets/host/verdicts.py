@@ -54,7 +54,7 @@ async def read_verdict(paths: Sequence[str]) -> dict[str, Any] | None:
 def job_verdict(paths: Sequence[str]) -> dict[str, Any]:
     """Return the number of ranks, median step time, picture and headline of a job.
 
-    The step time is None if there are no steps. For each bin and kind of work, the picture has the
+    The step time is None without steps. For each bin and kind of work, the picture has the
     percentage of the ranks' time. Communication excludes overlap with compute.
     """
     # These imports take a second or two, which would delay the start of the host.

@@ -180,7 +180,7 @@ def _folder_entries(root: Path, files: list[_FolderFile]) -> list[FolderEntry]:
     entries = []
     for folder, members in groups.items():
         parts = [_folder_entry(root, file.path, [file]) for file in members]
-        # File names of a job differ only in numbers. Other files beside folders are separate jobs.
+        # File names of a job differ only in numbers. Other files next to folders are separate jobs.
         loose = [file.path.name for file in members if file.path.parent == root]
         is_mixed = len(groups) > 1 and len({re.sub(r"\d+", "#", name) for name in loose}) > 1
         if len(members) == 1 or is_mixed:

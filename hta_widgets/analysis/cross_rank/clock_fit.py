@@ -81,7 +81,7 @@ class ClockFit:
 
     @property
     def drift_text(self) -> str:
-        """How much the clocks drift: ``clocks drift by up to 20 ppm, …``; "" without drift."""
+        """Drift of the clocks: ``clocks drift by up to 20 ppm, …``; "" without drift."""
         worst = int(self.drift_ns.argmax()) if len(self.drift_ns) else -1
         if worst < 0 or self.drift_ns[worst] < _MIN_DRIFT_NS:
             return ""

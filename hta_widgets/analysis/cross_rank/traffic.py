@@ -1,7 +1,7 @@
 """Bytes that each rank sends in collectives, within its node and to other nodes.
 
 Files do not state the algorithm of a collective, so bytes are the minimum over all algorithms. With
-a message of S bytes, and n ranks on h nodes, of which m are on the sender's node:
+a message of S bytes, and n ranks on h nodes, m of them on the sender's node:
 
 ==============================  ======================  ======================
 collective                      a rank sends            to other nodes

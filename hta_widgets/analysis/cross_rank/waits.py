@@ -1,4 +1,4 @@
-"""How long each rank waits in collectives for the last rank.
+"""Waiting time of each rank in collectives, until the last rank arrives.
 
 For example, a rank waits from 10 to 30 ns and computes from 5 to 15 ns. It waits for 20 ns. Its
 device does not compute from 15 to 30 ns, so 15 ns of the wait are exposed.

@@ -1,7 +1,7 @@
 """FLOPs and minimum bytes of matrix products and convolutions.
 
 A multiply-add counts as 2 FLOPs. Bias additions, scaling and activations are not counted. The
-minimum bytes are those of reading each input once and writing each output once.
+minimum bytes are for reading each input once and writing each output once.
 
 For example, ``aten::addmm`` of (6, 8) by (8, 10) with a bias of 10 elements, all float, has 2 · 6 ·
 8 · 10 = 960 FLOPs and 4 · (48 + 80 + 10 + 60) = 792 bytes.
@@ -361,7 +361,7 @@ class _ExpertProduct(NamedTuple):
 
 
 def _expert_products(call: OperatorCall, hidden: int) -> tuple[_ExpertProduct, _ExpertProduct]:
-    """Return the two products of experts, where the second writes `hidden` columns."""
+    """Return the two products of experts; the second writes `hidden` columns."""
     kernels = [(match_expert_kernel(name), grid) for name, grid in call.context.kernels if grid]
     matches = [(match, grid) for match, grid in kernels if match]
     if len(matches) != 2:

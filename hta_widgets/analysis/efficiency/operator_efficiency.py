@@ -390,7 +390,7 @@ def _kernel_rows(part: RankPart, times: CallTimes, keys: tuple[str, ...]) -> dic
 def _figures_of_calls(times: CallTimes, calls: Rows, group: Rows, first: Rows) -> dict[str, Any]:
     """Return the per-call figures of each row, averaged if its calls differ.
 
-    ``inside`` is the number of calls, where a clipped call counts as a fraction.
+    ``inside`` is the number of calls; a clipped call counts as a fraction.
     """
     signature_set = times.signatures
     code, share_inside = signature_set.code, times.inside[calls]

@@ -293,7 +293,7 @@ export type MakeChart = (
   id: string,
   brush: (brush: Brush) => void,
   theme: ReadonlySignal<ThemeName>,
-  /** What the job calls its devices: `GPU` or `NPU`. */
+  /** The job's word for its devices: `GPU` or `NPU`. */
   device: string,
 ) => ChartPanel;
 

@@ -20,7 +20,7 @@ import {
   unknownValue,
 } from "./language";
 
-/** How to fold similar ranks. Without a rule, a column is reduced to the mean or first string. */
+/** The rules for folding similar ranks. Without a rule, a column is reduced to the mean or first string. */
 export interface FoldRule {
   /** Further columns that must be equal for items to be folded together. */
   each?: readonly string[];

@@ -449,7 +449,7 @@ function addSideColumns(
   }
 }
 
-/** Draw the texts in and beside bars. On faint bars, they have the normal text color. */
+/** Draw the texts in and next to bars. On faint bars, they have the normal text color. */
 function addBarTexts(
   plan: RowsPlan,
   textLayer: TextLayer,
@@ -480,7 +480,7 @@ function addBarTexts(
   }
 }
 
-// A chart whose cells are time ranges, where a click or drag selects a window.
+// A chart whose cells are time ranges: a click or drag selects a window.
 
 export class WindowDrawing extends RowsDrawing {
   constructor(content: RowsContent, theme: Theme) {

@@ -37,7 +37,7 @@ export interface DiffOptions {
   signal: AbortSignal;
 }
 
-/** What the user selected in the panels. */
+/** The user's selection in the panels. */
 export interface DiffChoice {
   step: number | null;
   /** The row of the change whose events are marked. */

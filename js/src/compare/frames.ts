@@ -187,7 +187,7 @@ function commonWords(first: string, second: string): number {
   return first.slice(0, length).search(/[^-_/. ]*$/);
 }
 
-/** Return the short names to show beside "before" and "after"; "" for a name equal to that word. */
+/** Return the short names to show with "before" and "after"; "" for a name equal to that word. */
 export function namesBesideSides(labels: readonly [string, string]): [string, string] {
   const [before, after] = shortLabels(labels);
   return [before === "before" ? "" : before, after === "after" ? "" : after];

@@ -35,7 +35,7 @@ import { PairHistory } from "./history";
 type MarkFilter = Partial<SelectionJson> | null;
 type Patch = Partial<SharedState>;
 
-/** How long the pointer rests on an event before its partner is looked up. */
+/** Time that the pointer rests on an event before its partner is looked up. */
 const HOVER_MS = 40;
 const FOLLOWED_KEYS = ["search", "color"] as const;
 
@@ -447,7 +447,7 @@ export class TimelineLink {
 
   /**
    * Return an event's partner, the pair as displayed, and its tree node (-1 if there is none). A
-   * step has no partner; it is displayed beside the step in the same slot.
+   * step has no partner; it is displayed next to the step in the same slot.
    */
   private async partnerOf(
     side: Side,

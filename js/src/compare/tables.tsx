@@ -163,7 +163,7 @@ export function NamesTable({
   chosen: selected,
   choose,
 }: ChooserProps<string> & {
-  /** What the jobs call their devices. */
+  /** The jobs' word for their devices. */
   device: string;
   choose(name: string | null, members: string[] | null): void;
 }) {

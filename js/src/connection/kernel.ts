@@ -47,7 +47,7 @@ export function abortError(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** What user texts call the program that replies, and how to start it again. */
+/** The name of the program that replies, in user texts, and how to start it again. */
 export interface HostTerms {
   /** Subject of a sentence, capitalized. */
   who: string;

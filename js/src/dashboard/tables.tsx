@@ -156,7 +156,7 @@ function OutlierCell({ row, frame }: { row: RowReader; frame: PanelFrame }) {
   );
 }
 
-/** Return the last column, which shows the outlier rank; none if there are no outliers. */
+/** Return the last column, which shows the outlier rank; none without outliers. */
 function outlierColumn(frame: PanelFrame): DashColumn[] {
   if (!hasNonZero(frame, "odd_ratio")) return [];
   const rank = outlierRank(frame);

@@ -104,7 +104,7 @@ export interface OverviewHeader extends RankHeader {
 export interface CollectivesHeader {
   /** Why there are no entries, or a note about them. */
   note: string;
-  /** How the ranks' clocks are aligned; see `ClockFacts`. */
+  /** The alignment of the ranks' clocks; see `ClockFacts`. */
   clock?: ClockFacts | null;
   /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;

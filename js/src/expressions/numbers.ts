@@ -1,6 +1,6 @@
 /** Statistics of numbers, and index arrays: all rows, selected rows, rows sorted by group. */
 
-/** Return the middle value, or the mean of the two middle values; NaN if there are no values. */
+/** Return the middle value, or the mean of the two middle values; NaN without values. */
 export function median(values: Iterable<number>): number {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;

@@ -301,7 +301,7 @@ interface NfaState {
 
 interface Options {
   ignoreCase?: boolean;
-  /** Where a match is required, as in the pandas methods of the same name. */
+  /** The required place of a match, as in the pandas methods of the same name. */
   anchor?: "contains" | "match" | "fullmatch";
 }
 

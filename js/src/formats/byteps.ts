@@ -219,7 +219,7 @@ export function requestsFrame(tables: ColumnTables, selection: SelectionJson): P
   return makeFrame(columns, {}, tableNote(tables.requests, NO_SERVERS));
 }
 
-/** Return the share of arrivals where the node or worker alone was last. */
+/** Return the share of arrivals at which only the node or worker was last. */
 const lastShare = (arrivals: readonly PushLag[]): number =>
   arrivals.filter(({ isLast }) => isLast).length / arrivals.length;
 

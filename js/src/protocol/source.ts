@@ -119,7 +119,7 @@ export interface Scene {
   };
 }
 
-/** What the figures cover: the whole job, the timeline's window, or the selection. */
+/** The part that the figures cover: the whole job, the timeline's window, or the selection. */
 export type FigureScope = "job" | "view" | "selection";
 
 /** The property by which a timeline colors events. */

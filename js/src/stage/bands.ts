@@ -65,7 +65,7 @@ const RIBBON_HEIGHT = 5;
 const TWO_LINES_HEIGHT = 36;
 const MIN_TWO_LINES_HEIGHT = 32;
 
-/** How the lanes of a track are drawn, by role: lane pitch, gap below the last lane, and form. */
+/** The drawing of a track's lanes, by role: lane pitch, gap below the last lane, and form. */
 const TRACK_LANES: Readonly<
   Record<SceneTrack["role"], { pitch: number; gapBelow: number; form: BandForm }>
 > = {

@@ -238,7 +238,7 @@ function drawTwoLines(
   const left = 12 + badgeWidth(row);
   drawBadge(pen, theme, row.badge, badgeLeft(foldSizes), y + 10);
   const lanes = new LaneNames(pen, row, geometry.narrow);
-  // The communication lane's long name leaves no space for a fact beside it.
+  // The communication lane's long name leaves no space for a fact next to it.
   const lastBaseline = row.height - LOWEST_NAME;
   const hasLastLine = lastBaseline >= FACT_BASELINE + LINE;
   const isBesideLongName = lanes.widthOn(FACT_BASELINE) > right / 2;
@@ -523,7 +523,7 @@ export class Scrollbar {
     return Math.max(MIN_THUMB_LENGTH, this.viewportHeight ** 2 / this.contentHeight);
   }
 
-  /** How far the rows scroll if the thumb moves by one px. */
+  /** Scroll distance of the rows if the thumb moves by one px. */
   private get scrollPerPx(): number {
     const { contentHeight, viewportHeight } = this;
     return (contentHeight - viewportHeight) / Math.max(1, viewportHeight - this.thumbLength);
@@ -536,7 +536,7 @@ export class Scrollbar {
     const y = event.clientY - this.el.getBoundingClientRect().top;
     const top = this.scroll / scrollPerPx;
     let begin = this.scroll;
-    // A press beside the thumb centers it there.
+    // A press outside of the thumb centers it there.
     if (y < top || y > top + thumbLength) {
       begin = (y - thumbLength / 2) * scrollPerPx;
       this.onScroll(begin);

@@ -328,7 +328,7 @@ function cellsWithoutSlices(tile: Tile, index: number, cell: number): CellRow {
   return row;
 }
 
-// Cells without long events: drawn as columns beside the rectangles of these events.
+// Cells without long events: drawn as columns between the rectangles of these events.
 
 let share = new Float32Array(0);
 let counts = new Int32Array(0);

@@ -24,7 +24,7 @@ export class GapSelection {
     return place.track === null ? place.summary?.role !== "cpu" : place.track.role === "stream";
   }
 
-  /** Return the device gap and the lane gap at an instant; null if there is no gap. */
+  /** Return the device gap and the lane gap at an instant; null outside of gaps. */
   async gapsAt(
     rank: number,
     lane: number | null,

@@ -32,7 +32,7 @@ export class Navigation {
     return this.ctx.stage.target();
   }
 
-  /** Begin a gesture with many steps, of which only the last is recorded. */
+  /** Begin a gesture with many steps; only the last is recorded. */
   begin(): void {
     this.gestures += 1;
   }

@@ -241,7 +241,7 @@ export class EventSelection {
     this.setSelection({ ...selection, query });
   }
 
-  /** Step to the next or previous event in the lane. Call `fail` if there is no such event. */
+  /** Step to the next or previous event in the lane. Call `fail` at the last or first event. */
   step(direction: 1 | -1, fail: (hasEvent: boolean) => void): void {
     const { requests, source } = this.ctx;
     requests.run(() => {

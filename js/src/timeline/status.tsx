@@ -91,7 +91,7 @@ export class StatusLine {
   readonly asideText = signal("");
   /** Number of displayed ranks and of all ranks. They differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
-  /** How much the recorded clocks disagree; null until it is known. */
+  /** The disagreement of the recorded clocks; null until it is known. */
   readonly clocks = signal<ClockFacts | null>(null);
   /** Whether to show hints about keys: from receiving the focus until a key is pressed. */
   readonly isHinting = signal(false);

@@ -1,4 +1,4 @@
-/** What the visible window contains: requested when it rests; shown as text, chips and a card. */
+/** Contents of the visible window: requested when it rests; shown as text, chips and a card. */
 
 import { ranksText } from "../facts/rank_text";
 import { signal } from "@preact/signals";
